@@ -1,0 +1,165 @@
+package call
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/toolfleet/toolfleet/agui"
+)
+
+// Result is the answer to a call: the only shape of a result in the project.
+// Its JSON is snake_case, as in the native view and on a tool's fd 3; on the
+// AG-UI wire it is the event that [Result.Event] makes.
+type Result struct {
+	CallID string `json:"call_id,omitempty"`
+	// Content is what the tool answered, in order.
+	Content []agui.Part `json:"content"`
+	IsError bool        `json:"is_error"`
+	// Extra holds parts that something other than the tool put there, such as
+	// a [Reminder]. A failed result carries them too.
+	Extra []agui.Part `json:"extra,omitempty"`
+	// Error says how the call failed; set by the fleet on every error result.
+	Error *Error `json:"error,omitempty"`
+	// Execution says how the call was run; nil when it never ran.
+	Execution *Execution `json:"execution,omitempty"`
+}
+
+// Error is the machine's half of an error result; the readable half is in the
+// content.
+type Error struct {
+	Kind    Kind   `json:"kind"`
+	Message string `json:"message"`
+	// ExitCode is set when the tool exited by itself with a code other than 0.
+	ExitCode *int `json:"exitCode,omitempty"`
+	// Signal is the name of the signal that ended the tool, such as "SIGSEGV".
+	Signal  string `json:"signal,omitempty"`
+	Attempt int    `json:"attempt"`
+	// Retryable says whether the same call may be worth another try.
+	Retryable bool `json:"retryable"`
+}
+
+// Execution is what the fleet measured. Times are in milliseconds.
+type Execution struct {
+	Attempt int    `json:"attempt"`
+	Sandbox string `json:"sandbox,omitempty"`
+	Runtime string `json:"runtime,omitempty"`
+	// QueuedMs is from admission to the claim, StartMs from the claim to the
+	// start of the tool, RunMs from there to its end.
+	QueuedMs        int64 `json:"queuedMs"`
+	StartMs         int64 `json:"startMs"`
+	RunMs           int64 `json:"runMs"`
+	PeakMemoryBytes int64 `json:"peakMemoryBytes,omitempty"`
+	// Truncated names the streams that lost bytes, or is empty.
+	Truncated []string `json:"truncated,omitempty"`
+}
+
+// The metadata keys of a result event.
+const (
+	MetaError     = "toolfleet.error"
+	MetaExecution = "toolfleet.execution"
+	// MetaExtra is the number of parts at the end that are Extra.
+	MetaExtra = "toolfleet.extra"
+	// MetaReminder marks a part made by [Reminder].
+	MetaReminder = "toolfleet.reminder"
+)
+
+// Contents returns Content, then Extra appended after it.
+func (r Result) Contents() []agui.Part {
+	return append(append(make([]agui.Part, 0, len(r.Content)+len(r.Extra)), r.Content...), r.Extra...)
+}
+
+// Kind is the kind of an error result, or "" for success.
+func (r Result) Kind() Kind {
+	switch {
+	case !r.IsError:
+		return ""
+	case r.Error == nil:
+		return KindToolError
+	}
+	return r.Error.Kind
+}
+
+// Status is where the call stands with this result.
+func (r Result) Status() Status { return EndOf(r.Kind()).Status }
+
+// Reminder makes the usual Extra part: rules stapled to a result. Flattened
+// text is joined with nothing between, so the reminder begins with a blank
+// line.
+func Reminder(text string) agui.Part {
+	p := agui.Text("\n\n" + text)
+	p.Metadata = json.RawMessage(`{"` + MetaReminder + `":true}`)
+	return p
+}
+
+// Failure makes the error result of kind k. The sentence is for the model and
+// for people; partial content produced so far stands before it.
+func Failure(k Kind, sentence string, partial ...agui.Part) Result {
+	text := sentence
+	if len(partial) > 0 && !strings.HasPrefix(text, "\n") {
+		text = "\n" + text
+	}
+	return Result{
+		Content: append(append(make([]agui.Part, 0, len(partial)+1), partial...), agui.Text(text)),
+		IsError: true,
+		Error:   &Error{Kind: k, Message: sentence, Retryable: retryable(k)},
+	}
+}
+
+// retryable says whether a caller may hope for another outcome. An interrupted
+// call is not: its outcome is unknown and it may have done its work.
+func retryable(k Kind) bool {
+	switch k {
+	case KindTimeout, KindExpired, KindQuotaExceeded, KindImageUnavailable, KindSandboxFailed, KindInternal:
+		return true
+	}
+	return false
+}
+
+// Event makes the TOOL_CALL_RESULT that answers the call toolCallID with key
+// k. The role is always "tool".
+func (r Result) Event(k Key, toolCallID string) agui.ToolCallResult {
+	ev := agui.ToolCallResult{
+		MessageID:  k.ResultMessageID(),
+		ToolCallID: toolCallID,
+		Content:    agui.ContentOf(r.Contents()),
+		Role:       "tool",
+	}
+	if r.Error != nil {
+		ev.Metadata = ev.Metadata.Set(MetaError, r.Error)
+	}
+	if r.Execution != nil {
+		ev.Metadata = ev.Metadata.Set(MetaExecution, r.Execution)
+	}
+	if len(r.Extra) > 0 {
+		ev.Metadata = ev.Metadata.Set(MetaExtra, len(r.Extra))
+	}
+	return ev
+}
+
+// ResultOf reads back what [Result.Event] wrote.
+func ResultOf(ev agui.ToolCallResult) (Result, error) {
+	r := Result{CallID: ev.ToolCallID, Content: ev.Content.List()}
+	var e Error
+	if ok, err := ev.Metadata.Get(MetaError, &e); err != nil {
+		return Result{}, err
+	} else if ok {
+		r.IsError, r.Error = true, &e
+	}
+	var x Execution
+	if ok, err := ev.Metadata.Get(MetaExecution, &x); err != nil {
+		return Result{}, err
+	} else if ok {
+		r.Execution = &x
+	}
+	var n int
+	if ok, err := ev.Metadata.Get(MetaExtra, &n); err != nil {
+		return Result{}, err
+	} else if ok {
+		if n < 0 || n > len(r.Content) {
+			return Result{}, fmt.Errorf("call: result %s says %d extra parts of %d", ev.MessageID, n, len(r.Content))
+		}
+		r.Content, r.Extra = r.Content[:len(r.Content)-n], r.Content[len(r.Content)-n:]
+	}
+	return r, nil
+}

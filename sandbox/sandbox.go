@@ -1,0 +1,174 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+)
+
+// Sentinels that runtimes wrap. Everything else that a runtime returns is an
+// unclassified failure of ours.
+var (
+	// ErrImage says that the image is missing, forbidden or unreachable.
+	ErrImage = errors.New("sandbox: image unavailable")
+	// ErrUnavailable says that the runtime itself cannot be reached; a worker
+	// that sees it takes no more work until it is back.
+	ErrUnavailable = errors.New("sandbox: runtime unavailable")
+	// ErrNotFound says that there is no such sandbox.
+	ErrNotFound = errors.New("sandbox: not found")
+)
+
+// Spec is everything that shapes a sandbox before it knows its call. Two calls
+// whose specs are equal may be served from the same warm pool; the struct is
+// comparable, so it is the pool's key.
+type Spec struct {
+	// Image is an OCI reference, as the tool's spec writes it.
+	Image string
+	// Pull is "missing" (the default), "always" or "never".
+	Pull string
+	// Runtime is the runtime handler: "runc", "runsc", …
+	Runtime string
+	// Isolation is "container"; cells come later.
+	Isolation string
+	Limits    Limits
+}
+
+// Limits bound one sandbox. Zero means the runtime's default, never unlimited.
+type Limits struct {
+	// CPU is in cores.
+	CPU float64
+	// Memory is in bytes and without the tmpfs: the cgroup gets Memory+Disk,
+	// since tmpfs pages are charged as memory.
+	Memory int64
+	// Disk is in bytes, over all writable places together.
+	Disk int64
+	// Pids counts processes and threads of the tool.
+	Pids int64
+}
+
+// Runtime makes isolated process trees. Implementations are safe for
+// concurrent use and pass the suite in package sandboxtest.
+type Runtime interface {
+	// Name is the runtime's name in results and metrics, such as "runc".
+	Name() string
+	// Start makes the sandbox id and returns once its agent runs. id matches
+	// [a-z0-9-]{1,64} and is unique on the host. A failed Start leaves
+	// nothing behind. ctx bounds the start only, not the instance.
+	Start(ctx context.Context, id string, spec Spec) (Instance, error)
+	// List tells what this runtime has on this host that belongs to this
+	// fleet, whoever made it.
+	List(ctx context.Context) ([]Record, error)
+	// Remove ends and removes a sandbox by id, whatever state it is in:
+	// half-made, running, or dead. ErrNotFound when there is none.
+	Remove(ctx context.Context, id string) error
+}
+
+// Record describes a sandbox that a runtime found.
+type Record struct {
+	ID string
+	// Owner is the id of the worker that made it.
+	Owner string
+	// Created is when, Expires when anybody may remove it.
+	Created, Expires time.Time
+}
+
+// Instance is one running sandbox: the byte stream to its agent, and its end.
+// Read and Write may be used by one goroutine each; the other methods are safe
+// for concurrent use.
+type Instance interface {
+	// Read and Write are the agent's stdout and stdin. Read returns io.EOF
+	// once the agent is gone and all it wrote was read. The stream is not
+	// buffered elsewhere: a reader that stalls, stalls the tool.
+	io.ReadWriter
+	// ID is the id given to Start.
+	ID() string
+	// Kill ends every process of the sandbox, sees that none is left, then
+	// returns. It unblocks Read. It may be called more than once.
+	Kill(ctx context.Context) error
+	// Usage reads the counters that tell how a tool ended. It works until
+	// Close, also after Kill.
+	Usage(ctx context.Context) (Usage, error)
+	// Close kills the sandbox when it still runs and removes all of it. ctx
+	// must have a deadline of its own and no cancellation from the call.
+	Close(ctx context.Context) error
+}
+
+// Usage is what the kernel counted for one sandbox. A runtime that has no such
+// counter leaves it 0.
+type Usage struct {
+	// OOMKills counts processes killed for memory.
+	OOMKills int64
+	// PidsRefused counts forks refused by the process limit.
+	PidsRefused int64
+	// PeakMemory is in bytes.
+	PeakMemory int64
+	// CPU is user and system time together.
+	CPU time.Duration
+}
+
+// Process is one call's half of a sandbox: what to run, handed over after the
+// start.
+type Process struct {
+	// Argv is never passed through a shell. Argv[0] is a path inside.
+	Argv []string
+	// Env holds "NAME=value"; PATH, HOME and TMPDIR are added when missing.
+	Env []string
+	// Dir is the working directory; empty means /workspace.
+	Dir string
+	// User is "uid" or "uid:gid" inside; empty means 65532:65532.
+	User string
+	// Stdin is written, then closed.
+	Stdin []byte
+	// OutputLimit bounds stdout, in bytes. More ends the call.
+	OutputLimit int64
+}
+
+// Cause says why a tool's run ended.
+type Cause string
+
+// The causes of an end.
+const (
+	CauseExited      Cause = "exited"        // by itself; see Code
+	CauseSignaled    Cause = "signaled"      // by a signal that was not ours; see Signal
+	CauseStopped     Cause = "stopped"       // by us, because the context ended
+	CauseOutOfMemory Cause = "out_of_memory" // the kernel killed for memory
+	CausePidsLimit   Cause = "pids_limit"    // failed after forks were refused
+	CauseDiskLimit   Cause = "disk_limit"    // failed with its disk full
+	CauseOutputLimit Cause = "output_limit"  // wrote more than OutputLimit
+	CauseProtocol    Cause = "protocol"      // junk on the agent's stream or on fd 3
+	CauseNotStarted  Cause = "not_started"   // exec failed: no such file, not executable; see Detail
+)
+
+// Exit tells how the tool ended and what it said. It is returned for every end
+// of the tool, however ugly; an error beside it is a failure of ours.
+type Exit struct {
+	Cause  Cause
+	Code   int
+	Signal string
+	// Detail is a sentence for people where Cause needs one.
+	Detail string
+	// Stdout holds at most OutputLimit bytes, the head.
+	Stdout []byte
+	// Stderr holds at most 64 KiB: the head and the tail.
+	Stderr []byte
+	// Result is the raw JSON of the result message from fd 3, or nil.
+	Result []byte
+	// ExtraResults counts result messages after the first, which are ignored.
+	ExtraResults int
+	// Truncated names the streams that lost bytes: "stdout", "stderr", "updates".
+	Truncated []string
+	Usage     Usage
+	// Started is when the tool was started, Ended when its end was seen.
+	Started, Ended time.Time
+}
+
+// Sink takes what a tool says while it runs. Both functions are called from
+// one goroutine, in order, and must return quickly: a slow sink stalls the
+// tool. Either may be nil.
+type Sink struct {
+	// Stderr takes a piece of stderr as it came; pieces may split a rune.
+	Stderr func(piece []byte)
+	// Update takes the raw JSON of one update message from fd 3.
+	Update func(message []byte)
+}
