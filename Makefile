@@ -1,0 +1,93 @@
+# Two commands matter: `make demo` and `make test`. Each sets the machine up by
+# itself, on a fresh Debian or Ubuntu with Go and root. `make` lists the rest.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS   += --no-print-directory
+.DEFAULT_GOAL := help
+
+# PKG narrows test, lint and bench; RUN picks tests by name.
+PKG ?= ./...
+RUN ?= .
+FUZZTIME ?= 20s
+
+tools := .toolchain/bin
+# A checkout that git refuses to read (another owner, no git) is built without
+# its revision.
+vcs := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## build everything that running needs; nothing to do the second time
+	@toolchain/check.sh
+	@toolchain/packages.sh
+	@toolchain/build.sh containerd containerd-shim-runc-v2 runc
+	@$(MAKE) build
+	@echo "setup: ready"
+
+.PHONY: build
+build: ## build bin/{dispatcher,worker,toolfleet,agent}
+	@mkdir -p bin
+	@[[ -x bin/toolfleet ]] || echo "setup: building bin/ (a minute or two the first time)"
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w -buildid=' -o bin/ ./cmd/agent
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=$(vcs) -o bin/ ./cmd/dispatcher ./cmd/worker ./cmd/toolfleet
+
+.PHONY: images
+images: setup ## build the example tools' images into bin/images
+	@examples/images.sh
+
+.PHONY: demo
+demo: setup images ## start a fleet, call every example, stop it, see that nothing is left
+	@examples/demo.sh
+
+.PHONY: run
+run: setup images ## the whole fleet in one process, with the example tools; stop it with Ctrl-C
+	@bin/toolfleet up --tools examples/tools --images bin/images
+
+.PHONY: test
+test: setup images ## every test, with the race detector and real containers
+	@toolchain/build.sh gotestsum
+	@toolchain/test.sh -race -count=1 -timeout=20m -run '$(RUN)' $(PKG)
+
+.PHONY: bench
+bench: setup images ## measure calls against bare containers, as `name value` lines
+	@bin/toolfleet bench
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME (20s)
+	@for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
+		for target in $$(grep -rhoP --include='*_test.go' '^func \KFuzz\w+' "$$dir"/*_test.go); do \
+			echo "fuzz: $$dir $$target"; \
+			go test -run='^$$' -fuzz="^$$target\$$" -fuzztime=$(FUZZTIME) "$$dir"; \
+		done; \
+	done
+
+.PHONY: lint
+lint: ## golangci-lint, as .golangci.yml says
+	@toolchain/build.sh golangci-lint
+	@$(tools)/golangci-lint run $(PKG)
+
+.PHONY: fmt
+fmt: ## format the Go code
+	@toolchain/build.sh golangci-lint
+	@$(tools)/golangci-lint fmt
+
+.PHONY: fmt-check
+fmt-check: ## fail when code is not formatted
+	@toolchain/build.sh golangci-lint
+	@$(tools)/golangci-lint fmt --diff
+
+.PHONY: vet
+vet: ## go vet
+	@go vet $(PKG)
+
+.PHONY: fences
+fences: ## floors, fences and the other rules of the house
+	@go test -count=1 ./internal/house
+
+.PHONY: clean
+clean: ## remove what was built, but not what it was built from
+	@rm -rf bin dist .toolchain
