@@ -1,0 +1,171 @@
+package metrics_test
+
+import (
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/toolfleet/toolfleet/metrics"
+)
+
+// useAll touches every metric once, so that each has a series.
+func useAll(m *metrics.Metrics, tool string) {
+	m.CallAdmitted(tool)
+	m.CallEnded(metrics.Ended{Tool: tool, Kind: "timeout", Status: "timed_out", Queue: time.Millisecond, Start: time.Second, Run: time.Minute, Total: time.Hour})
+	m.SetQueue("default", 3, 2)
+	m.Delivery("ack")
+	m.ConsumerRebuilt()
+	m.SetSlots(8, 2)
+	m.SetSandboxes("runc", metrics.Sandboxes{Starting: 1, Warm: 2, Running: 3, Closing: 4})
+	m.SandboxStarted("runc", true, 3*time.Millisecond)
+	m.SandboxFailed("runc")
+	m.SandboxesSwept("runc", 2)
+	m.ProgressDropped("rate")
+	m.AppendLost("progress")
+	m.ResultDropped()
+	m.HTTPRequest("http", "/v1/calls/{id}", "GET", 200, time.Millisecond)
+	m.HTTPStreams("http", 1)
+	m.BlobPut(100)
+	m.BlobGot(50)
+}
+
+func TestNamesAndUnitsPassTheLinter(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	useAll(metrics.New(reg), "word-count")
+	problems, err := testutil.GatherAndLint(reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := reflect.TypeFor[metrics.Metrics]().NumField() - 3 + 1 // three bounds are no metrics, build_info is no field
+	if len(families) != want {
+		t.Errorf("useAll touched %d metrics of %d: extend it", len(families), want)
+	}
+	for _, f := range families {
+		if !strings.HasPrefix(f.GetName(), "toolfleet_") {
+			t.Errorf("%s does not begin toolfleet_", f.GetName())
+		}
+	}
+}
+
+func TestNilMetricsCountsNothing(*testing.T) {
+	var m *metrics.Metrics
+	useAll(m, "word-count")
+}
+
+// TestPain100HostileNamesDoNotMakeSeries drives every label that takes a
+// string with ten thousand different ones.
+func TestPain100HostileNamesDoNotMakeSeries(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := metrics.New(reg)
+	for i := range 10_000 {
+		name := fmt.Sprintf("name-%d\xff%s", i, strings.Repeat("x", i%400))
+		if i%2 == 0 {
+			name = fmt.Sprintf("name-%d", i)
+		}
+		m.CallAdmitted(name)
+		m.CallEnded(metrics.Ended{Tool: name, Status: "failed", Kind: "crashed"})
+		m.SetQueue(name, 1, 1)
+		m.Delivery(name)
+		m.SetSandboxes(name, metrics.Sandboxes{Warm: 1})
+		m.SandboxStarted(name, i%2 == 0, time.Second)
+		m.ProgressDropped(name)
+		m.AppendLost(name)
+		m.HTTPRequest("http", name, name, i, time.Second)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for _, f := range families {
+		total += len(f.GetMetric())
+	}
+	// 2 × 1000 tools, 256 shared names over the rest, and the http product of
+	// few routes with 501 codes.
+	if total > 20_000 {
+		t.Errorf("%d series", total)
+	}
+	n, err := testutil.GatherAndCount(reg, "toolfleet_calls_admitted_total")
+	if err != nil || n != 1001 {
+		t.Errorf("%d tool labels (%v), want 1000 and _other", n, err)
+	}
+}
+
+func TestUnknownToolIsOneSeries(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := metrics.New(reg)
+	m.CallAdmitted("")
+	m.CallAdmitted("")
+	want := "# HELP toolfleet_calls_admitted_total Calls taken, refused ones included, by tool.\n" +
+		"# TYPE toolfleet_calls_admitted_total counter\n" +
+		"toolfleet_calls_admitted_total{tool=\"_unknown\"} 2\n"
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "toolfleet_calls_admitted_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPain104TotalCountsCalls holds that the count of step total is the number
+// of calls, and that a step which did not happen is not observed.
+func TestPain104TotalCountsCalls(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := metrics.New(reg)
+	m.CallEnded(metrics.Ended{Tool: "a", Status: "succeeded", Queue: 1, Start: 1, Run: 1, Total: 3})
+	m.CallEnded(metrics.Ended{Tool: "a", Status: "refused", Kind: "invalid_arguments"})
+	m.CallEnded(metrics.Ended{Tool: "a", Status: "cancelled", Kind: "cancelled", Total: -time.Second})
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]uint64{}
+	for _, f := range families {
+		if f.GetName() != "toolfleet_call_duration_seconds" {
+			continue
+		}
+		for _, s := range f.GetMetric() {
+			got[s.GetLabel()[0].GetValue()] = s.GetHistogram().GetSampleCount()
+		}
+	}
+	if diff := cmp.Diff(map[string]uint64{"queue": 1, "start": 1, "run": 1, "total": 3}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestHandlerServesTheText(t *testing.T) {
+	reg := metrics.NewRegistry()
+	metrics.New(reg)
+	rec := httptest.NewRecorder()
+	metrics.Handler(reg).ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	body, err := io.ReadAll(rec.Result().Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"toolfleet_build_info{", "go_goroutines", "process_open_fds"} {
+		if !strings.Contains(string(body), want) {
+			t.Errorf("no %s in the answer", want)
+		}
+	}
+}
+
+func ExampleMetrics_CallEnded() {
+	reg := prometheus.NewRegistry()
+	m := metrics.New(reg)
+	m.CallEnded(metrics.Ended{Tool: "word-count", Status: "succeeded", Queue: 2 * time.Millisecond, Start: 40 * time.Millisecond, Run: time.Second, Total: 1042 * time.Millisecond})
+	n, err := testutil.GatherAndCount(reg, "toolfleet_calls_ended_total")
+	fmt.Println(n, err)
+	// Output: 1 <nil>
+}
