@@ -1,0 +1,73 @@
+package schema
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds on what is said about one text. A model needs the faults, not an essay.
+const (
+	// MaxProblems is the largest number of problems that are listed.
+	MaxProblems = 20
+	// maxMessage is the longest message and the longest path, in bytes.
+	maxMessage = 300
+)
+
+// Problem is one fault of a JSON text.
+type Problem struct {
+	// Path is a JSON pointer (RFC 6901) to the faulty value; "" is the whole.
+	Path string
+	// Message says what is wrong, in words for a model and for people.
+	Message string
+}
+
+// String is "path: message", and the message alone for the whole text.
+func (p Problem) String() string {
+	if p.Path == "" {
+		return p.Message
+	}
+	return p.Path + ": " + p.Message
+}
+
+// tidy sorts problems by path and message, drops doubles, and cuts the list
+// to [MaxProblems], saying how many more there were.
+func tidy(problems []Problem) []Problem {
+	for i, p := range problems {
+		problems[i] = Problem{clip(p.Path), clip(p.Message)}
+	}
+	slices.SortFunc(problems, func(a, b Problem) int {
+		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Message, b.Message))
+	})
+	problems = slices.Compact(problems)
+	if more := len(problems) - (MaxProblems - 1); more > 1 {
+		problems = append(problems[:MaxProblems-1], Problem{Message: fmt.Sprintf("and %d more problems", more)})
+	}
+	return problems
+}
+
+// clip bounds s without splitting a rune.
+func clip(s string) string {
+	if len(s) <= maxMessage {
+		return s
+	}
+	cut := maxMessage
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+// pointer makes a JSON pointer of reference tokens.
+func pointer(tokens []string) string {
+	var b strings.Builder
+	for _, t := range tokens {
+		b.WriteByte('/')
+		b.WriteString(pointerEscapes.Replace(t))
+	}
+	return b.String()
+}
