@@ -19,4 +19,9 @@ type Job struct {
 	Admitted time.Time `json:"admitted"`
 	// Expires is when the call has waited too long.
 	Expires time.Time `json:"expires"`
+	// Refusal answers a call that was refused. Such a job never enters the
+	// queue; it stands in the admission so that whoever finds the log without
+	// a result (its dispatcher died between the two) can only give that answer
+	// and never run what was refused.
+	Refusal *call.Result `json:"refusal,omitempty"`
 }
