@@ -1,0 +1,160 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"sync"
+
+	"github.com/toolfleet/toolfleet/sandbox/wire"
+	"golang.org/x/sys/unix"
+)
+
+// Config says where an agent finds its things. Every field is required.
+type Config struct {
+	// In and Out are the two directions of the connection to the host.
+	In  io.Reader
+	Out io.Writer
+	// Workspace, Home and Tmp are the tool's writable places.
+	Workspace, Home, Tmp string
+}
+
+// Run is the agent's whole life. It returns nil when the host closed the
+// connection, and an error when the connection broke or its rules were broken.
+// The caller ends the process then, which ends the tool.
+//
+// It changes the whole process (signals, resource limits) and is for a process
+// of its own.
+func Run(cfg Config) error {
+	setUp()
+	a := &agent{cfg: cfg, out: wire.NewWriter(cfg.Out), ended: make(chan error, 1)}
+	hello := wire.Hello{Version: wire.Version, Build: build(), PID: os.Getpid(), UID: os.Getuid(), GID: os.Getgid()}
+	if err := a.out.JSON(wire.KindHello, 0, hello); err != nil {
+		return fmt.Errorf("agent: say hello: %w", err)
+	}
+	// Nobody waits for this goroutine and those of the tool: the end of the
+	// process is theirs, and must not wait for a pipe that is stuck.
+	go func() { a.end(a.serve(wire.NewReader(cfg.In))) }()
+	err := <-a.ended
+	if os.Getpid() != 1 {
+		// Nobody else ends the tool. Process 1 leaves that to the kernel.
+		KillTree(os.Getpid())
+	}
+	return err
+}
+
+// agent is one connection to one host.
+type agent struct {
+	cfg   Config
+	out   *wire.Writer
+	ended chan error // written by end, read once by Run
+	once  sync.Once
+
+	tool *tool // of the one start; serve's alone
+}
+
+// end ends the agent's life, the first time it is called.
+func (a *agent) end(err error) {
+	a.once.Do(func() { a.ended <- err })
+}
+
+// serve takes the host's frames until there are no more. It never waits for
+// the tool, so it sees the host's end at once.
+func (a *agent) serve(r *wire.Reader) error {
+	for {
+		f, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = a.frame(f)
+		}
+		if err != nil {
+			return fmt.Errorf("agent: %w", err)
+		}
+	}
+}
+
+func (a *agent) frame(f wire.Frame) error {
+	switch f.Kind {
+	case wire.KindPing:
+		return a.out.Frame(wire.KindPong, f.Stream, f.Payload)
+	case wire.KindStart:
+		return a.start(f)
+	case wire.KindStdin, wire.KindStdinClose:
+		if a.tool == nil || a.tool.stream != f.Stream {
+			return fmt.Errorf("%w: %v on stream %d, where nothing was started", wire.ErrFrame, f.Kind, f.Stream)
+		}
+		if f.Kind == wire.KindStdinClose {
+			a.tool.stdin.close()
+			return nil
+		}
+		return a.tool.stdin.add(f.Payload)
+	default:
+		return fmt.Errorf("%w: %v from a host", wire.ErrFrame, f.Kind)
+	}
+}
+
+// start starts the tool and returns; goroutines carry it from there. An agent
+// serves one call, so a second start is a broken rule.
+func (a *agent) start(f wire.Frame) error {
+	if a.tool != nil {
+		return fmt.Errorf("%w: a second start", wire.ErrFrame)
+	}
+	var s wire.Start
+	if err := wire.Decode(f, &s); err != nil {
+		return err
+	}
+	a.tool = &tool{stream: f.Stream, out: a.out, stdin: newStdin()}
+	l, err := launch(a.program(s))
+	if err != nil {
+		go a.tool.stdin.run(nil, a.tool.credit)
+		return a.out.JSON(wire.KindExit, f.Stream, notStarted(err))
+	}
+	if err := a.out.JSON(wire.KindStarted, f.Stream, wire.Started{PID: l.pid}); err != nil {
+		return err
+	}
+	go func() {
+		if err := a.tool.run(l, []string{a.cfg.Workspace, a.cfg.Home, a.cfg.Tmp}); err != nil {
+			a.end(fmt.Errorf("agent: %w", err))
+		}
+	}()
+	return nil
+}
+
+// notStarted tells the author's mistake from the operator's.
+func notStarted(err error) wire.Exit {
+	var e *execError
+	if errors.As(err, &e) {
+		return wire.Exit{NotStarted: e.Error()}
+	}
+	return wire.Exit{Failed: err.Error()}
+}
+
+// build names this binary: the commit it was built from, where that is known.
+func build() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return info.Main.Version
+}
+
+// Stdio returns the process's own stdin and stdout as the connection. They are
+// made non-blocking, so that a host which does not read holds up no thread: a
+// tool that ate all processes would leave none to take its place.
+func Stdio() (in, out *os.File, err error) {
+	for fd := range 2 {
+		if err := unix.SetNonblock(fd, true); err != nil {
+			return nil, nil, fmt.Errorf("agent: stdio: %w", err)
+		}
+	}
+	return os.NewFile(0, "host"), os.NewFile(1, "host"), nil
+}

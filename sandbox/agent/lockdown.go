@@ -1,0 +1,153 @@
+package agent
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"github.com/toolfleet/toolfleet/sandbox/wire"
+	"golang.org/x/sys/unix"
+)
+
+// lockedSecurebits make user 0 an ordinary user for ever: an exec as user 0
+// gains nothing, capabilities do not survive a change of user, and none can be
+// made ambient.
+const lockedSecurebits = 1<<0 | 1<<1 | // NOROOT and its lock
+	1<<5 | // lock of KEEP_CAPS, which is off
+	1<<6 | 1<<7 // NO_CAP_AMBIENT_RAISE and its lock
+
+// dropPrivileges takes everything from the calling thread, and from it alone,
+// that an ordinary user does not have, and gives it a user.
+//
+// An agent that is not user 0, as sandbox/local may have one, holds no
+// capability to drop and cannot change its user. Its bounding set stays, which
+// no_new_privs makes harmless.
+func dropPrivileges(uid, gid int) error {
+	if os.Geteuid() == 0 {
+		if err := dropBoundingSet(); err != nil {
+			return err
+		}
+		if err := unix.Prctl(unix.PR_SET_SECUREBITS, lockedSecurebits, 0, 0, 0); err != nil {
+			return fmt.Errorf("lock securebits: %w", err)
+		}
+		if err := setUser(uid, gid); err != nil {
+			return err
+		}
+	} else if uid != os.Getuid() || gid != os.Getgid() {
+		return fmt.Errorf("run as %d:%d: the agent is not root", uid, gid)
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("clear ambient capabilities: %w", err)
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&header, &none[0]); err != nil {
+		return fmt.Errorf("drop capabilities: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("set no_new_privs: %w", err)
+	}
+	return nil
+}
+
+// dropBoundingSet drops every capability the kernel knows, also those younger
+// than this program.
+func dropBoundingSet() error {
+	for c := uintptr(0); ; c++ {
+		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+		if errors.Is(err, unix.EINVAL) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("drop capability %d from the bounding set: %w", c, err)
+		}
+	}
+}
+
+// setUser changes the calling thread's user and groups. The functions of the
+// same names in the standard library change all threads.
+func setUser(uid, gid int) error {
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
+		return fmt.Errorf("drop groups: %w", errno)
+	}
+	g, u := uintptr(gid), uintptr(uid) //nolint:gosec // the host sends ids from 0 to 2^31-1
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESGID, g, g, g); errno != 0 {
+		return fmt.Errorf("set group %d: %w", gid, errno)
+	}
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, u, u, u); errno != 0 {
+		return fmt.Errorf("set user %d: %w", uid, errno)
+	}
+	return nil
+}
+
+const oomScoreAdj = "/proc/self/oom_score_adj"
+
+// setOOMScoreAdj makes the next child the kernel's first choice when memory
+// runs out, so that the tool dies and the agent lives to tell. The value
+// belongs to the whole process, so it is set for the fork and then set back:
+// raising is always allowed, and so is going back to where one was.
+func setOOMScoreAdj(adj int) (restore func(), err error) {
+	before, err := os.ReadFile(oomScoreAdj)
+	if err != nil {
+		return nil, fmt.Errorf("read the score for the out-of-memory killer: %w", err)
+	}
+	if strings.TrimSpace(string(before)) == strconv.Itoa(adj) {
+		return func() {}, nil
+	}
+	if err := os.WriteFile(oomScoreAdj, []byte(strconv.Itoa(adj)), 0); err != nil {
+		return nil, fmt.Errorf("set the score for the out-of-memory killer: %w", err)
+	}
+	return func() { _ = os.WriteFile(oomScoreAdj, before, 0) }, nil
+}
+
+// setRlimits sets the limits, none above what the agent itself has. They belong
+// to the whole process, so the agent lives with them too; it serves one call
+// and needs little. The standard library's Setrlimit is used because it also
+// makes ForkExec forget the file limit that Go raised at start.
+func setRlimits(limits []wire.Rlimit) error {
+	for _, l := range limits {
+		var have syscall.Rlimit
+		if err := syscall.Getrlimit(l.Resource, &have); err != nil {
+			return fmt.Errorf("read resource limit %d: %w", l.Resource, err)
+		}
+		want := syscall.Rlimit{Cur: min(l.Soft, l.Hard, have.Max), Max: min(l.Hard, have.Max)}
+		if err := syscall.Setrlimit(l.Resource, &want); err != nil {
+			return fmt.Errorf("set resource limit %d: %w", l.Resource, err)
+		}
+	}
+	return nil
+}
+
+const (
+	sizeOfSockFilter = 8
+	maxSockFilters   = 4096 // the kernel's BPF_MAXINSNS
+)
+
+// loadSeccomp loads a compiled filter into the calling thread. It is compiled
+// on the host, so that the agent needs neither libseccomp nor a profile.
+// Precondition: no_new_privs is set.
+func loadSeccomp(code []byte) error {
+	if len(code) == 0 {
+		return nil
+	}
+	n := len(code) / sizeOfSockFilter
+	if len(code)%sizeOfSockFilter != 0 || n > maxSockFilters {
+		return fmt.Errorf("load seccomp filter: %d bytes are no filter", len(code))
+	}
+	filters := make([]unix.SockFilter, n)
+	for i := range filters {
+		b := code[i*sizeOfSockFilter:]
+		filters[i] = unix.SockFilter{Code: binary.NativeEndian.Uint16(b), Jt: b[2], Jf: b[3], K: binary.NativeEndian.Uint32(b[4:])}
+	}
+	prog := unix.SockFprog{Len: uint16(n), Filter: &filters[0]}                                                       //nolint:gosec // bounded above
+	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog))) //nolint:gosec // one system call that x/sys does not wrap
+	if errno != 0 {
+		return fmt.Errorf("load seccomp filter: %w", errno)
+	}
+	return nil
+}

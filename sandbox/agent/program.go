@@ -1,0 +1,108 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/toolfleet/toolfleet/sandbox/wire"
+	"golang.org/x/sys/unix"
+)
+
+// defaultPath is the PATH of a tool whose image names none.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// program fills in what the start frame leaves open.
+func (a *agent) program(s wire.Start) program {
+	s.Env = environ(os.Environ(), s.Env, a.cfg)
+	if s.Dir == "" {
+		s.Dir = a.cfg.Workspace
+	}
+	path := ""
+	if len(s.Argv) > 0 {
+		path = lookPath(s.Argv[0], getenv(s.Env, "PATH"), s.Dir)
+	}
+	return program{Start: s, path: path}
+}
+
+// environ lays the call's environment over the image's. The image's HOME does
+// not count: it is root's, or what the container runtime made up, and the tool
+// could not write there.
+func environ(image, call []string, cfg Config) []string {
+	image = slices.DeleteFunc(slices.Clone(image), func(kv string) bool { return strings.HasPrefix(kv, "HOME=") })
+	env := []string{"PATH=" + defaultPath, "HOME=" + cfg.Home, "TMPDIR=" + cfg.Tmp}
+	for _, kv := range slices.Concat(image, call, []string{"TOOLFLEET_FD=" + strconv.Itoa(toolFD)}) {
+		name, _, ok := strings.Cut(kv, "=")
+		if !ok || name == "" {
+			continue
+		}
+		i := slices.IndexFunc(env, func(have string) bool { return strings.HasPrefix(have, name+"=") })
+		if i < 0 {
+			env = append(env, kv)
+		} else {
+			env[i] = kv
+		}
+	}
+	return env
+}
+
+func getenv(env []string, name string) string {
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// lookPath finds the file to execute. Like a shell it looks only for a name
+// without a slash; what it cannot find is left for exec to refuse.
+func lookPath(name, path, dir string) string {
+	if name == "" || strings.Contains(name, "/") {
+		return name
+	}
+	for _, d := range filepath.SplitList(path) {
+		file := filepath.Join(d, name)
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(dir, file)
+		}
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return file
+		}
+	}
+	return name
+}
+
+// execError says why the tool could not be executed, to its author.
+type execError struct{ sentence string }
+
+func (e *execError) Error() string { return e.sentence }
+
+// newExecError finds the words for err. ForkExec does not tell a working
+// directory that is missing from a program that is, so this looks again.
+func newExecError(p program, err error) error {
+	if info, statErr := os.Stat(p.Dir); errors.Is(statErr, fs.ErrNotExist) || statErr == nil && !info.IsDir() {
+		return &execError{fmt.Sprintf("the working directory %s does not exist", p.Dir)}
+	}
+	switch {
+	case len(p.Argv) == 0:
+		return &execError{"there is no program to run"}
+	case errors.Is(err, unix.ENOENT) && p.path == p.Argv[0] && !strings.Contains(p.path, "/"):
+		return &execError{fmt.Sprintf("%s: no such program in PATH", p.path)}
+	case errors.Is(err, unix.ENOENT):
+		if _, statErr := os.Stat(p.path); statErr == nil {
+			return &execError{fmt.Sprintf("%s: its interpreter or dynamic loader does not exist in the image", p.path)}
+		}
+		return &execError{fmt.Sprintf("%s: no such file in the image", p.path)}
+	case errors.Is(err, unix.EACCES):
+		return &execError{fmt.Sprintf("%s: permission denied; it has to be executable for user %d, and so has its directory %s", p.path, p.UID, p.Dir)}
+	case errors.Is(err, unix.ENOEXEC):
+		return &execError{fmt.Sprintf("%s: neither a program for this machine nor a script with a #! line", p.path)}
+	}
+	return &execError{fmt.Sprintf("%s: %v", p.path, err)}
+}

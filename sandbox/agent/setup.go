@@ -1,0 +1,69 @@
+package agent
+
+import (
+	"os"
+	"os/signal"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// spareThreads is how many threads the agent makes before the tool runs. At
+// its busiest it needs two that run Go (see GOMAXPROCS), one in wait4, and one
+// or two in short system calls.
+const spareThreads = 4
+
+// setUp makes this process the init of its sandbox.
+func setUp() {
+	// Every signal is taken and dropped. The default of most is to end the
+	// process, and a tool with the agent's user may send them; the host's way
+	// to end an agent is SIGKILL or the end of its stdin. Dropped and not
+	// ignored: an ignored signal would stay ignored in the tool.
+	signal.Notify(make(chan os.Signal, 1))
+	runtime.GOMAXPROCS(2)
+	reserveThreads(spareThreads)
+	if os.Getpid() == 1 {
+		loopbackUp()
+		return
+	}
+	// Without a pid namespace the tool's orphans would go to the host's init,
+	// where nobody finds them.
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+}
+
+// reserveThreads makes the runtime start n threads and keep them idle. The Go
+// runtime ends the process when it cannot make a thread it wants, and after a
+// fork bomb it cannot.
+func reserveThreads(n int) {
+	var all, done sync.WaitGroup
+	all.Add(n)
+	done.Add(n)
+	for range n {
+		go func() {
+			defer done.Done()
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			all.Done()
+			all.Wait() // holds this thread until the others have theirs
+		}()
+	}
+	done.Wait()
+}
+
+// loopbackUp brings lo up, which a new network namespace leaves down. Where the
+// agent may not, the runtime has done it or the sandbox has no loopback: tools
+// that need one say so themselves.
+func loopbackUp() {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer func() { _ = unix.Close(fd) }()
+	ifr, err := unix.NewIfreq("lo")
+	if err != nil || unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, ifr) != nil {
+		return
+	}
+	ifr.SetUint16(ifr.Uint16() | unix.IFF_UP)
+	_ = unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr)
+}

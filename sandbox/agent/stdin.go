@@ -1,0 +1,86 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/toolfleet/toolfleet/sandbox/wire"
+)
+
+// stdin holds the bytes for the tool's stdin between the host, which must never
+// be kept waiting, and the tool, which may never read. The host's window bounds
+// it.
+type stdin struct {
+	mu      sync.Mutex // guards everything below
+	more    *sync.Cond // pending or closed changed
+	pending []byte
+	owed    int // bytes taken from the host and not credited yet
+	closed  bool
+}
+
+func newStdin() *stdin {
+	s := new(stdin)
+	s.more = sync.NewCond(&s.mu)
+	return s
+}
+
+// add takes bytes from the host.
+func (s *stdin) add(b []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.owed+len(b) > wire.StdinWindow {
+		return fmt.Errorf("%w: stdin after its end or beyond its window", wire.ErrFrame)
+	}
+	s.owed += len(b)
+	s.pending = append(s.pending, b...)
+	s.more.Signal()
+	return nil
+}
+
+// close says that no more bytes come.
+func (s *stdin) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.more.Signal()
+}
+
+// run writes to file what the host sends, credits it, and closes file at the
+// end. A tool that closes its stdin, or ends without having read it, fails
+// nothing: the bytes are dropped and credited all the same. A nil file drops
+// everything.
+func (s *stdin) run(file *os.File, credit func(n int)) {
+	var batch []byte
+	for {
+		var last bool
+		batch, last = s.next(batch)
+		if file != nil {
+			_, err := file.Write(batch)
+			if err != nil || last {
+				_ = file.Close()
+				file = nil
+			}
+		}
+		if len(batch) > 0 {
+			credit(len(batch))
+			s.mu.Lock()
+			s.owed -= len(batch)
+			s.mu.Unlock()
+		}
+		if last {
+			return
+		}
+	}
+}
+
+// next waits for bytes or for the end, and swaps what is pending for spare.
+func (s *stdin) next(spare []byte) (batch []byte, last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.pending) == 0 && !s.closed {
+		s.more.Wait()
+	}
+	batch, s.pending = s.pending, spare[:0]
+	return batch, s.closed
+}

@@ -1,0 +1,87 @@
+package wire
+
+import "strconv"
+
+// Version is the version of this language. The agent names it in its hello; a
+// host that speaks another one refuses the sandbox before anything was run.
+const Version = 1
+
+// Sizes, in bytes.
+const (
+	// MaxPayload bounds every frame's payload.
+	MaxPayload = 1 << 20
+	// MaxChunk bounds a stdin, stdout or stderr payload.
+	MaxChunk = 32 << 10
+	// MaxMessage bounds one line that a tool writes to fd 3.
+	MaxMessage = 512 << 10
+	// StdinWindow bounds the stdin that no stdin-credit answered yet.
+	StdinWindow = 256 << 10
+	// HeaderSize is the size of a frame's header.
+	HeaderSize = 9
+)
+
+// Kind says what a frame's payload is.
+type Kind uint8
+
+// The kinds of frames. Numbers are for ever: a kind that is given up leaves a
+// hole.
+const (
+	KindHello       Kind = 1  // agent: JSON Hello
+	KindPing        Kind = 2  // host: up to 8 bytes, which pong repeats
+	KindPong        Kind = 3  // agent
+	KindStart       Kind = 4  // host: JSON Start
+	KindStarted     Kind = 5  // agent: JSON Started
+	KindStdin       Kind = 6  // host: bytes for the tool's stdin
+	KindStdinClose  Kind = 7  // host: empty; the tool's stdin ends here
+	KindStdinCredit Kind = 8  // agent: uint32, so many bytes of stdin were taken
+	KindStdout      Kind = 9  // agent: bytes of the tool's stdout
+	KindStderr      Kind = 10 // agent: bytes of the tool's stderr
+	KindMessage     Kind = 11 // agent: one line of the tool's fd 3, without its newline
+	KindExit        Kind = 12 // agent: JSON Exit
+)
+
+// Numbers set aside for what is designed and not built. A reader refuses them
+// like any unknown kind.
+const (
+	_ Kind = 13 + iota // signal: for a grace period before the kill
+	_                  // file: files of the call, in and out
+	_                  // secret: secrets of the call
+)
+
+// kinds holds each kind's name and its largest payload.
+var kinds = [...]struct {
+	name string
+	max  int
+}{
+	KindHello:       {"hello", 4 << 10},
+	KindPing:        {"ping", 8},
+	KindPong:        {"pong", 8},
+	KindStart:       {"start", MaxPayload},
+	KindStarted:     {"started", 4 << 10},
+	KindStdin:       {"stdin", MaxChunk},
+	KindStdinClose:  {"stdin-close", 0},
+	KindStdinCredit: {"stdin-credit", 4},
+	KindStdout:      {"stdout", MaxChunk},
+	KindStderr:      {"stderr", MaxChunk},
+	KindMessage:     {"message", MaxMessage},
+	KindExit:        {"exit", 16 << 10},
+}
+
+// known reports whether k is a kind of this version.
+func (k Kind) known() bool { return int(k) < len(kinds) && kinds[k].name != "" }
+
+// String is the kind's name, or its number when it has none.
+func (k Kind) String() string {
+	if !k.known() {
+		return "kind " + strconv.Itoa(int(k))
+	}
+	return kinds[k].name
+}
+
+// Frame is one frame. Payload belongs to the [Reader] that made it and is
+// overwritten by its next one.
+type Frame struct {
+	Kind    Kind
+	Stream  uint32
+	Payload []byte
+}

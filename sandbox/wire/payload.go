@@ -1,0 +1,116 @@
+package wire
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+)
+
+// Where a tool finds its writable places, unless the runtime gave the agent
+// others. A runtime mounts a sized tmpfs at each of them.
+const (
+	DirWorkspace = "/workspace" // also the working directory
+	DirHome      = "/home/tool"
+	DirTmp       = "/tmp"
+)
+
+// ToolUser is the user and the group of a tool that asks for none.
+const ToolUser = 65532
+
+// Hello is the first frame of an agent.
+type Hello struct {
+	// Version is the version of this language the agent speaks.
+	Version int `json:"version"`
+	// Build names the agent's build, for people who compare machines.
+	Build string `json:"build,omitempty"`
+	// PID is the agent's own in its pid namespace: 1 in a real sandbox.
+	PID int `json:"pid"`
+	// UID is the agent's user. Only an agent with user 0 can give the tool
+	// another one.
+	UID int `json:"uid"`
+	// GID is the agent's group.
+	GID int `json:"gid"`
+}
+
+// Start says what to run, and how locked down.
+type Start struct {
+	// Argv is the program and its arguments. A program without a slash is
+	// looked for in the tool's PATH.
+	Argv []string `json:"argv"`
+	// Env holds NAME=value. It is laid over the agent's own environment,
+	// which is what the image says.
+	Env []string `json:"env,omitempty"`
+	// Dir is the working directory; empty means the workspace.
+	Dir string `json:"dir,omitempty"`
+	UID int    `json:"uid"`
+	GID int    `json:"gid"`
+	// Seccomp is a compiled filter: an array of struct sock_filter in the
+	// machine's byte order. Empty loads none.
+	Seccomp []byte `json:"seccomp,omitempty"`
+	// Rlimits are set before the tool starts.
+	Rlimits []Rlimit `json:"rlimits,omitempty"`
+	// OOMScoreAdj is the tool's, from -1000 to 1000.
+	OOMScoreAdj int `json:"oomScoreAdj"`
+}
+
+// Rlimit is one resource limit.
+type Rlimit struct {
+	// Resource is the kernel's number, such as RLIMIT_NOFILE.
+	Resource int    `json:"resource"`
+	Soft     uint64 `json:"soft"`
+	Hard     uint64 `json:"hard"`
+}
+
+// Started says that the tool's exec succeeded: from here on it may have done
+// something.
+type Started struct {
+	// PID is the tool's, in the agent's pid namespace.
+	PID int `json:"pid"`
+}
+
+// Exit says how the tool ended.
+type Exit struct {
+	// Code is the exit code, when Signal is 0.
+	Code int `json:"code"`
+	// Signal is the number of the signal that ended the tool.
+	Signal int `json:"signal,omitempty"`
+	// NotStarted is a sentence for people about an exec that failed: no such
+	// file, not executable. The tool's author has to mend it.
+	NotStarted string `json:"notStarted,omitempty"`
+	// Failed is a sentence about a lock-down or a set-up that failed. The
+	// fleet's operator has to mend it.
+	Failed string `json:"failed,omitempty"`
+	// Held says that other processes still held the tool's stdout, stderr or
+	// fd 3 when it ended. What they wrote later is lost.
+	Held bool `json:"held,omitempty"`
+	// LongMessage says that a line on fd 3 was longer than MaxMessage. It and
+	// all later lines were dropped.
+	LongMessage bool `json:"longMessage,omitempty"`
+	// DiskFull says that a writable place had no bytes or no inodes left.
+	DiskFull bool `json:"diskFull,omitempty"`
+}
+
+// Decode reads the JSON payload of a frame into v.
+func Decode(f Frame, v any) error {
+	if err := json.Unmarshal(f.Payload, v); err != nil {
+		return fmt.Errorf("%w: %v: %w", ErrFrame, f.Kind, err)
+	}
+	return nil
+}
+
+// Credit is the payload of a stdin-credit frame for n bytes.
+func Credit(n int) []byte {
+	return binary.BigEndian.AppendUint32(nil, uint32(n)) //nolint:gosec // n is at most StdinWindow
+}
+
+// DecodeCredit reads a stdin-credit frame.
+func DecodeCredit(f Frame) (int, error) {
+	if len(f.Payload) != 4 {
+		return 0, fmt.Errorf("%w: %v of %d bytes", ErrFrame, f.Kind, len(f.Payload))
+	}
+	n := binary.BigEndian.Uint32(f.Payload)
+	if n > StdinWindow {
+		return 0, fmt.Errorf("%w: %v for %d bytes, more than the window", ErrFrame, f.Kind, n)
+	}
+	return int(n), nil
+}

@@ -1,0 +1,47 @@
+package wire
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// Writer writes frames. It is safe for concurrent use: frames never mix.
+type Writer struct {
+	mu  sync.Mutex // guards w and buf, and is held while a frame is written
+	w   io.Writer
+	buf []byte
+}
+
+// NewWriter returns a writer of frames to w.
+func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
+
+// Frame writes one frame, in one Write of the underlying writer. It refuses
+// what the reader on the other side would refuse.
+func (w *Writer) Frame(kind Kind, stream uint32, payload []byte) error {
+	if !kind.known() {
+		return fmt.Errorf("%w: %v is unknown", ErrFrame, kind)
+	}
+	if limit := kinds[kind].max; len(payload) > limit {
+		return fmt.Errorf("%w: %v of %d bytes, at most %d are allowed", ErrFrame, kind, len(payload), limit)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.buf = binary.BigEndian.AppendUint32(w.buf[:0], uint32(len(payload))) //nolint:gosec // bounded above
+	w.buf = append(w.buf, byte(kind))
+	w.buf = binary.BigEndian.AppendUint32(w.buf, stream)
+	w.buf = append(w.buf, payload...)
+	_, err := w.w.Write(w.buf)
+	return err
+}
+
+// JSON writes one frame whose payload is v as JSON.
+func (w *Writer) JSON(kind Kind, stream uint32, v any) error {
+	payload, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("wire: %v: %w", kind, err)
+	}
+	return w.Frame(kind, stream, payload)
+}
