@@ -1,0 +1,13 @@
+// Package catalog knows which tools exist: it reads their declarations, refuses
+// what is wrong with them, and checks calls against them.
+//
+// A tool is declared in a file of kind Tool ([Spec]); [LoadDir] finds such
+// files and reports every fault with file, line and field. A [Catalog] holds
+// the loaded specs with their schemas compiled. [Catalog.Check] turns a call
+// into a [Job], the record that opens the call's log and waits in the queue,
+// or into an error result that tells a model all it must mend.
+//
+// A spec is strict and closed. Everything the design knows is a field from the
+// first day, and a spec that asks for something not built yet is refused when
+// it is loaded: a limit or a rule that is silently ignored is worse than none.
+package catalog

@@ -1,0 +1,51 @@
+package catalog
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// maxSuggestions is the largest number of names offered for a wrong one.
+const maxSuggestions = 10
+
+// nearest returns at most n of names, the closest to name first.
+func nearest(name string, names []string, n int) []string {
+	type scored struct {
+		name string
+		cost int
+	}
+	ranked := make([]scored, len(names))
+	for i, candidate := range names {
+		ranked[i] = scored{candidate, distance(strings.ToLower(cut(name)), strings.ToLower(candidate))}
+	}
+	slices.SortFunc(ranked, func(a, b scored) int {
+		return cmp.Or(cmp.Compare(a.cost, b.cost), strings.Compare(a.name, b.name))
+	})
+	near := make([]string, 0, n)
+	for _, r := range ranked[:min(n, len(ranked))] {
+		near = append(near, r.name)
+	}
+	return near
+}
+
+// distance is Levenshtein's, over bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			substitute := diagonal
+			if a[i] != b[j] {
+				substitute++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(substitute, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,282 @@
+package catalog
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// The YAML is read by go.yaml.in/yaml/v3 as nodes, which know their lines, and
+// laid onto the struct here. The library's own strict mode stops at a type's
+// first unknown field, names Go types to the reader, and takes 010 for 8 where
+// text was meant; reading through sigs.k8s.io/yaml loses the lines.
+
+// maxFile is the longest file, in bytes. It bounds what the YAML parser sees;
+// MaxSpec bounds what it may mean.
+const maxFile = 4 * MaxSpec
+
+// maxYAMLDepth is the deepest nesting of a file.
+const maxYAMLDepth = 64
+
+// decoder lays the nodes of one file onto a Spec.
+type decoder struct {
+	problems Problems
+	// lines tells where each field stands.
+	lines map[string]int
+}
+
+func (d *decoder) fault(n *yaml.Node, field, format string, args ...any) {
+	d.problems = append(d.problems, Problem{Line: n.Line, Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+// Parse reads one tool's declaration, fills in defaults and validates it. The
+// error is [Problems] with lines and without a file.
+func Parse(data []byte) (Spec, error) {
+	root, err := parseYAML(data)
+	if err != nil {
+		return Spec{}, Problems{{Message: err.Error()}}
+	}
+	d := decoder{lines: map[string]int{}}
+	// Defaults come first, so that a value that is written down is judged as
+	// written: "timeout: 0s" is a fault, not thirty seconds.
+	s := Spec{Warm: Warm{Max: 4}}
+	s.SetDefaults()
+	d.value(root, reflect.ValueOf(&s).Elem(), "")
+	s.SetDefaults() // what follows from something else
+	s.OutputSchema = dropEmpty(s.OutputSchema)
+	s.Files = dropEmpty(s.Files)
+
+	var faults Problems
+	if errors.As(s.Validate(), &faults) {
+		for _, p := range faults {
+			if !d.reported(p.Field) {
+				p.Line = d.line(p.Field)
+				d.problems = append(d.problems, p)
+			}
+		}
+	}
+	if len(d.problems) > 0 {
+		return Spec{}, d.problems
+	}
+	return s, nil
+}
+
+// parseYAML reads exactly one document, whose root is a mapping.
+func parseYAML(data []byte) (*yaml.Node, error) {
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("is %d bytes long, and at most %d are allowed", len(data), maxFile)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, more yaml.Node
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return nil, errors.New("is empty; expected a tool")
+	case err != nil:
+		return nil, err
+	}
+	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, errors.New("holds more than one document; write one tool a file")
+	}
+	if len(doc.Content) == 0 {
+		return nil, errors.New("is empty; expected a tool")
+	}
+	root := doc.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("is %s; expected a tool (apiVersion: %s, kind: %s, …)", describe(root), APIVersion, Kind)
+	}
+	return root, nil
+}
+
+// reported says whether field, or something around or inside it, has a fault
+// already: the second one would only be an echo.
+func (d *decoder) reported(field string) bool {
+	for _, p := range d.problems {
+		if p.Field == field || strings.HasPrefix(p.Field, field+".") || strings.HasPrefix(field, p.Field+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// line finds the line of the field, or of the nearest thing around it.
+func (d *decoder) line(field string) int {
+	for {
+		if line, ok := d.lines[field]; ok {
+			return line
+		}
+		cut := strings.LastIndexAny(field, ".[")
+		if cut < 0 {
+			return d.lines[""]
+		}
+		field = field[:cut]
+	}
+}
+
+var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
+
+// value lays n onto v.
+func (d *decoder) value(n *yaml.Node, v reflect.Value, field string) {
+	d.lines[field] = n.Line
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		v = v.Elem()
+	}
+	if v.Addr().Type().Implements(unmarshaler) {
+		d.custom(n, v, field)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		d.structure(n, v, field)
+	case reflect.Map:
+		d.textMap(n, v, field)
+	case reflect.Slice:
+		d.list(n, v, field)
+	default:
+		d.scalar(n, v, field)
+	}
+}
+
+// custom reads a value that knows its own JSON.
+func (d *decoder) custom(n *yaml.Node, v reflect.Value, field string) {
+	before := len(d.problems)
+	raw := d.json(nil, n, field, 0)
+	if len(d.problems) > before {
+		return
+	}
+	if err := json.Unmarshal(raw, v.Addr().Interface()); err != nil {
+		d.fault(n, field, "%v", err)
+	}
+}
+
+func (d *decoder) structure(n *yaml.Node, v reflect.Value, field string) {
+	fields := map[string]int{}
+	var names []string
+	for i := range v.NumField() {
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		fields[name] = i
+		names = append(names, name)
+	}
+	d.members(n, field, func(key *yaml.Node, value *yaml.Node, inner string) {
+		i, known := fields[key.Value]
+		if !known {
+			d.fault(key, inner, "unknown field; the nearest known ones are %s", strings.Join(nearest(key.Value, names, 3), ", "))
+			return
+		}
+		d.value(value, v.Field(i), inner)
+	})
+}
+
+func (d *decoder) textMap(n *yaml.Node, v reflect.Value, field string) {
+	v.Set(reflect.MakeMap(v.Type()))
+	d.members(n, field, func(key *yaml.Node, value *yaml.Node, inner string) {
+		element := reflect.New(v.Type().Elem()).Elem()
+		d.value(value, element, inner)
+		v.SetMapIndex(reflect.ValueOf(key.Value), element)
+	})
+}
+
+// members calls each for every member of a mapping, once a name.
+func (d *decoder) members(n *yaml.Node, field string, each func(key, value *yaml.Node, inner string)) {
+	if n.Kind != yaml.MappingNode {
+		d.fault(n, field, "expected an object, got %s", describe(n))
+		return
+	}
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		inner := strings.TrimPrefix(field+"."+cut(key.Value), ".")
+		if key.Kind != yaml.ScalarNode || key.ShortTag() == "!!merge" {
+			d.fault(key, field, "expected a plain name as a key, got %s", describe(key))
+			continue
+		}
+		if line, twice := seen[key.Value]; twice {
+			d.fault(key, inner, "is given twice; the first is on line %d", line)
+			continue
+		}
+		seen[key.Value] = key.Line
+		each(key, value, inner)
+	}
+}
+
+func (d *decoder) list(n *yaml.Node, v reflect.Value, field string) {
+	if n.Kind != yaml.SequenceNode {
+		d.fault(n, field, "expected a list, got %s", describe(n))
+		return
+	}
+	list := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
+	for i, item := range n.Content {
+		d.value(item, list.Index(i), fmt.Sprintf("%s[%d]", field, i))
+	}
+	if len(n.Content) == 0 {
+		list = reflect.Zero(v.Type()) // an empty list is as good as none
+	}
+	v.Set(list)
+}
+
+func (d *decoder) scalar(n *yaml.Node, v reflect.Value, field string) {
+	wrong := func(expected string) { d.fault(n, field, "expected %s, got %s", expected, describe(n)) }
+	tag := n.ShortTag()
+	if n.Kind != yaml.ScalarNode {
+		tag = ""
+	}
+	switch v.Kind() {
+	case reflect.String:
+		switch tag {
+		case "!!str", "!!timestamp": // a date without quotes is text to us
+			v.SetString(n.Value)
+		case "!!int", "!!float", "!!bool":
+			wrong("text (put it in quotes)")
+		default:
+			wrong("text")
+		}
+	case reflect.Bool:
+		if tag != "!!bool" || n.Decode(v.Addr().Interface()) != nil {
+			wrong("true or false")
+		}
+	case reflect.Int, reflect.Int64:
+		if tag != "!!int" || n.Decode(v.Addr().Interface()) != nil {
+			wrong("a whole number")
+		}
+	case reflect.Float64:
+		if (tag != "!!int" && tag != "!!float") || n.Decode(v.Addr().Interface()) != nil || math.IsInf(v.Float(), 0) || math.IsNaN(v.Float()) {
+			wrong("a number")
+		}
+	default:
+		panic("catalog: no way to read a " + v.Type().String()) // a Spec field that this file must learn
+	}
+}
+
+// describe says what a node is, for "expected …, got …".
+func describe(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "an object"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.AliasNode:
+		return "an alias"
+	}
+	switch n.ShortTag() {
+	case "!!null":
+		return "nothing"
+	case "!!bool", "!!int", "!!float":
+		return cut(n.Value)
+	}
+	return fmt.Sprintf("%q", cut(n.Value))
+}
+
+// dropEmpty turns {} and null, which say nothing, into absence.
+func dropEmpty(raw json.RawMessage) json.RawMessage {
+	if text := string(raw); text == "{}" || text == "null" {
+		return nil
+	}
+	return raw
+}

@@ -1,0 +1,2 @@
+// Package tool is the tool model for Go authors.
+package tool
