@@ -79,8 +79,8 @@ type run struct {
 	done bool
 }
 
-// errVisit carries an error of the visitor past the retries.
-type errVisit struct{ error }
+// visitError carries an error of the visitor past the retries.
+type visitError struct{ error }
 
 func (r *run) follow(ctx context.Context) error {
 	pauses := backoff.NewExponentialBackOff(
@@ -108,7 +108,7 @@ func (r *run) follow(ctx context.Context) error {
 		switch {
 		case r.done:
 			return nil
-		case errors.As(err, new(errVisit)):
+		case errors.As(err, new(visitError)):
 			return backoff.Permanent(err)
 		case err == nil:
 			err = errors.New("the stream ended early")
@@ -116,7 +116,7 @@ func (r *run) follow(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	err := backoff.Retry(attempt, backoff.WithContext(pauses, ctx))
-	if visited := (errVisit{}); errors.As(err, &visited) {
+	if visited := (visitError{}); errors.As(err, &visited) {
 		return visited.error
 	}
 	if err != nil && ctx.Err() != nil {
@@ -155,7 +155,7 @@ func (r *run) read(res *http.Response) error {
 			return err
 		}
 		if err := r.pass(Event{Event: ev, JSON: f.data}); err != nil {
-			return errVisit{err}
+			return visitError{err}
 		}
 		if f.id != "" {
 			r.last = f.id
