@@ -215,6 +215,11 @@ func (s *Spec) SetDefaults() {
 	if len(s.Parameters) == 0 {
 		s.Parameters = json.RawMessage(`{"type":"object"}`)
 	}
+	s.imply()
+}
+
+// imply fills in what follows from something else.
+func (s *Spec) imply() {
 	s.Annotations.Idempotent = s.Annotations.Idempotent || s.Annotations.ReadOnly
 }
 

@@ -49,7 +49,7 @@ func Parse(data []byte) (Spec, error) {
 	s := Spec{Warm: Warm{Max: 4}}
 	s.SetDefaults()
 	d.value(root, reflect.ValueOf(&s).Elem(), "")
-	s.SetDefaults() // what follows from something else
+	s.imply()
 	s.OutputSchema = dropEmpty(s.OutputSchema)
 	s.Files = dropEmpty(s.Files)
 
