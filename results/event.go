@@ -1,0 +1,162 @@
+package results
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+
+	"github.com/toolfleet/toolfleet/agui"
+	"github.com/toolfleet/toolfleet/call"
+)
+
+// The names of the CUSTOM events in a log. Doors do not show them.
+const (
+	nameAdmit  = "toolfleet.admit"
+	nameClaim  = "toolfleet.claim"
+	nameStart  = "toolfleet.start"
+	nameCancel = "toolfleet.cancel"
+)
+
+// metaNonce marks an append, so that its author knows it again when the
+// acknowledgement was lost.
+const metaNonce = "toolfleet.nonce"
+
+// newNonce makes one. 128 bits: no two appends will ever meet.
+func newNonce() string { return rand.Text() }
+
+// claim is the value of a claim event.
+type claim struct {
+	Worker
+	Attempt int `json:"attempt"`
+}
+
+// cancelRequest is the value of a cancel event.
+type cancelRequest struct {
+	Reason string `json:"reason"`
+}
+
+// custom makes a CUSTOM event. Values are ours and always encode.
+func custom(name, nonce string, value any) []byte {
+	ev := agui.Custom{Name: name, Value: mustJSON(value)}
+	ev.Metadata = ev.Metadata.Set(metaNonce, nonce)
+	return mustEncode(ev)
+}
+
+// value reads the value of a CUSTOM event back.
+func value(data []byte, name string, v any) error {
+	var ev struct {
+		Name  string          `json:"name"`
+		Value json.RawMessage `json:"value"`
+	}
+	if err := json.Unmarshal(data, &ev); err != nil {
+		return fmt.Errorf("results: event %s: %w", name, err)
+	}
+	if ev.Name != name {
+		return fmt.Errorf("results: event %q where %s belongs", ev.Name, name)
+	}
+	if err := json.Unmarshal(ev.Value, v); err != nil {
+		return fmt.Errorf("results: event %s: %w", name, err)
+	}
+	return nil
+}
+
+// metadata reads an event's metadata and stops there. Encoded events carry it
+// before their content, which may be large.
+func metadata(data []byte) (agui.Metadata, error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return nil, fmt.Errorf("results: event is not an object: %w", err)
+	}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return nil, fmt.Errorf("results: event: %w", err)
+		}
+		if name == "metadata" {
+			var m agui.Metadata
+			if err := dec.Decode(&m); err != nil {
+				return nil, fmt.Errorf("results: event metadata: %w", err)
+			}
+			return m, nil
+		}
+		var skip json.RawMessage
+		if err := dec.Decode(&skip); err != nil {
+			return nil, fmt.Errorf("results: event: %w", err)
+		}
+	}
+	return nil, nil
+}
+
+// isOurs reports whether an event carries the nonce.
+func isOurs(data []byte, nonce string) bool {
+	m, err := metadata(data)
+	if err != nil {
+		return false
+	}
+	var got string
+	ok, err := m.Get(metaNonce, &got)
+	return ok && err == nil && got == nonce
+}
+
+// kindOfResult reads how a result says the call ended; "" is success.
+func kindOfResult(data []byte) call.Kind {
+	m, err := metadata(data)
+	if err != nil {
+		return call.KindInternal
+	}
+	var e call.Error
+	switch ok, err := m.Get(call.MetaError, &e); {
+	case err != nil:
+		return call.KindInternal
+	case ok:
+		return e.Kind
+	}
+	return ""
+}
+
+// Event decodes the entry.
+func (e Entry) Event() (agui.Event, error) {
+	var head struct {
+		Type agui.EventType `json:"type"`
+	}
+	if err := json.Unmarshal(e.Data, &head); err != nil {
+		return nil, fmt.Errorf("results: entry %d: %w", e.Seq, err)
+	}
+	switch head.Type {
+	case agui.TypeToolCallResult:
+		return decode[agui.ToolCallResult](e)
+	case agui.TypeActivitySnapshot:
+		return decode[agui.ActivitySnapshot](e)
+	case agui.TypeActivityDelta:
+		return decode[agui.ActivityDelta](e)
+	case agui.TypeCustom:
+		return decode[agui.Custom](e)
+	}
+	return agui.Other{Type: head.Type, JSON: e.Data}, nil
+}
+
+func decode[T agui.Event](e Entry) (agui.Event, error) {
+	var ev T
+	if err := json.Unmarshal(e.Data, &ev); err != nil {
+		return nil, fmt.Errorf("results: entry %d: %w", e.Seq, err)
+	}
+	return ev, nil
+}
+
+// mustJSON encodes values of ours, which always can be.
+func mustJSON(v any) []byte {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("results: %v", err))
+	}
+	return raw
+}
+
+func mustEncode(ev agui.Event) []byte {
+	data, err := agui.Encode(ev)
+	if err != nil {
+		panic(fmt.Sprintf("results: %v", err))
+	}
+	return data
+}
