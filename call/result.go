@@ -23,6 +23,9 @@ type Result struct {
 	Error *Error `json:"error,omitempty"`
 	// Execution says how the call was run; nil when it never ran.
 	Execution *Execution `json:"execution,omitempty"`
+	// Dropped says why parts that the tool sent are in neither list. It is for
+	// the worker's log and does not travel.
+	Dropped []string `json:"-"`
 }
 
 // Error is the machine's half of an error result; the readable half is in the
