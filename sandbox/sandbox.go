@@ -84,7 +84,8 @@ type Instance interface {
 	// ID is the id given to Start.
 	ID() string
 	// Kill ends every process of the sandbox, sees that none is left, then
-	// returns. It unblocks Read. It may be called more than once.
+	// returns. It unblocks Read, once what was written before is read, and
+	// Write. It may be called more than once.
 	Kill(ctx context.Context) error
 	// Usage reads the counters that tell how a tool ended. It works until
 	// Close, also after Kill.
@@ -110,17 +111,20 @@ type Usage struct {
 // Process is one call's half of a sandbox: what to run, handed over after the
 // start.
 type Process struct {
-	// Argv is never passed through a shell. Argv[0] is a path inside.
+	// Argv is never passed through a shell. Argv[0] is a path inside, or a
+	// name to be looked for in PATH.
 	Argv []string
-	// Env holds "NAME=value"; PATH, HOME and TMPDIR are added when missing.
+	// Env holds "NAME=value", laid over what the image says; PATH, HOME and
+	// TMPDIR are added when missing.
 	Env []string
 	// Dir is the working directory; empty means /workspace.
 	Dir string
-	// User is "uid" or "uid:gid" inside; empty means 65532:65532.
+	// User is "uid" or "uid:gid" inside, a lone uid being also the gid; empty
+	// means 65532:65532.
 	User string
 	// Stdin is written, then closed.
 	Stdin []byte
-	// OutputLimit bounds stdout, in bytes. More ends the call.
+	// OutputLimit bounds stdout, in bytes. More ends the call. 0 means 1 MiB.
 	OutputLimit int64
 }
 
@@ -158,7 +162,10 @@ type Exit struct {
 	ExtraResults int
 	// Truncated names the streams that lost bytes: "stdout", "stderr", "updates".
 	Truncated []string
-	Usage     Usage
+	// OutputHeld says that processes the tool left behind still held its
+	// output when it ended. What they would have written is lost.
+	OutputHeld bool
+	Usage      Usage
 	// Started is when the tool was started, Ended when its end was seen.
 	Started, Ended time.Time
 }

@@ -127,8 +127,8 @@ func newPipes() (*pipes, error) {
 		// Non-blocking belongs to one end only: the tool's stays as programs
 		// expect it.
 		_ = unix.SetNonblock(ours, true)
-		p.ours[i] = os.NewFile(uintptr(ours), "tool") //nolint:gosec // a file descriptor is never negative here
-		p.theirs[i] = uintptr(theirs)                 //nolint:gosec // same
+		p.ours[i] = os.NewFile(uintptr(ours), "tool")
+		p.theirs[i] = uintptr(theirs)
 	}
 	return p, nil
 }
@@ -136,7 +136,7 @@ func newPipes() (*pipes, error) {
 func (p *pipes) closeTheirs() {
 	for _, fd := range p.theirs {
 		if fd != 0 { // 0 is the agent's own stdin, never a pipe of ours
-			_ = unix.Close(int(fd)) //nolint:gosec // it came from an int
+			_ = unix.Close(int(fd))
 		}
 	}
 }

@@ -75,7 +75,7 @@ func setUser(uid, gid int) error {
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
 		return fmt.Errorf("drop groups: %w", errno)
 	}
-	g, u := uintptr(gid), uintptr(uid) //nolint:gosec // the host sends ids from 0 to 2^31-1
+	g, u := uintptr(gid), uintptr(uid)
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESGID, g, g, g); errno != 0 {
 		return fmt.Errorf("set group %d: %w", gid, errno)
 	}
@@ -144,8 +144,8 @@ func loadSeccomp(code []byte) error {
 		b := code[i*sizeOfSockFilter:]
 		filters[i] = unix.SockFilter{Code: binary.NativeEndian.Uint16(b), Jt: b[2], Jf: b[3], K: binary.NativeEndian.Uint32(b[4:])}
 	}
-	prog := unix.SockFprog{Len: uint16(n), Filter: &filters[0]}                                                       //nolint:gosec // bounded above
-	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog))) //nolint:gosec // one system call that x/sys does not wrap
+	prog := unix.SockFprog{Len: uint16(n), Filter: &filters[0]}
+	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
 	if errno != 0 {
 		return fmt.Errorf("load seccomp filter: %w", errno)
 	}

@@ -24,7 +24,7 @@ type pump struct {
 }
 
 func newPump(file *os.File, take func([]byte) error) *pump {
-	return &pump{file: file, fd: int(file.Fd()), take: take} //nolint:gosec // a file descriptor fits
+	return &pump{file: file, fd: int(file.Fd()), take: take}
 }
 
 // run reads until the end of the pipe, or until stop and then what is in it.
@@ -72,7 +72,7 @@ func (p *pump) drain(buf []byte) {
 			return
 		}
 	}
-	poll := []unix.PollFd{{Fd: int32(p.fd)}} //nolint:gosec // a file descriptor fits
+	poll := []unix.PollFd{{Fd: int32(p.fd)}}
 	_, _ = unix.Poll(poll, 0)
 	p.held = poll[0].Revents&unix.POLLHUP == 0
 }

@@ -106,7 +106,7 @@ func anyFull(places []string) bool {
 		if unix.Statfs(place, &st) != nil {
 			continue
 		}
-		if st.Bavail*uint64(st.Bsize) < fewBytes || st.Files > 0 && st.Ffree < fewInodes { //nolint:gosec // a block size is positive
+		if st.Bavail*uint64(st.Bsize) < fewBytes || st.Files > 0 && st.Ffree < fewInodes {
 			return true
 		}
 	}

@@ -100,7 +100,7 @@ func Decode(f Frame, v any) error {
 
 // Credit is the payload of a stdin-credit frame for n bytes.
 func Credit(n int) []byte {
-	return binary.BigEndian.AppendUint32(nil, uint32(n)) //nolint:gosec // n is at most StdinWindow
+	return binary.BigEndian.AppendUint32(nil, uint32(n))
 }
 
 // DecodeCredit reads a stdin-credit frame.

@@ -29,7 +29,7 @@ func (w *Writer) Frame(kind Kind, stream uint32, payload []byte) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.buf = binary.BigEndian.AppendUint32(w.buf[:0], uint32(len(payload))) //nolint:gosec // bounded above
+	w.buf = binary.BigEndian.AppendUint32(w.buf[:0], uint32(len(payload)))
 	w.buf = append(w.buf, byte(kind))
 	w.buf = binary.BigEndian.AppendUint32(w.buf, stream)
 	w.buf = append(w.buf, payload...)

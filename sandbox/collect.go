@@ -1,0 +1,211 @@
+package sandbox
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/toolfleet/toolfleet/sandbox/wire"
+)
+
+// defaultOutputLimit bounds the stdout of a Process that names no limit.
+const defaultOutputLimit = 1 << 20
+
+// run is what is known of the one call of a sandbox. The reader fills it frame
+// by frame; [Sandbox.Run] waits for its end and then closes it.
+type run struct {
+	sink  Sink
+	limit int64
+
+	ended chan struct{} // closed by the first end
+	fed   chan struct{} // closed when feed has returned
+	more  chan struct{} // the reader puts one when the stdin window opens
+
+	mu       sync.Mutex // guards the fields below, and is held while sink is called
+	closed   bool       // no more frames are taken
+	first    ending     // valid once ended is closed
+	isEnded  bool
+	credit   int // bytes of stdin that may be sent
+	began    time.Time
+	over     time.Time
+	stdout   []byte
+	overflow bool // stdout had more than limit
+	stderr   headTail
+	result   []byte
+	extra    int
+}
+
+// ending is what ended a run. One of exit, lost and cause is set.
+type ending struct {
+	exit   *wire.Exit // the tool ended, and the agent said so
+	lost   error      // the stream ended or was broken before that
+	cause  Cause      // this side ended it
+	detail string
+}
+
+func newRun(p Process, sink Sink) *run {
+	limit := p.OutputLimit
+	if limit <= 0 {
+		limit = defaultOutputLimit
+	}
+	return &run{
+		sink: sink, limit: limit, credit: wire.StdinWindow,
+		ended: make(chan struct{}), fed: make(chan struct{}), more: make(chan struct{}, 1),
+	}
+}
+
+// end records what ended the run. Only the first counts: what comes after it is
+// mostly its consequence.
+func (r *run) end(e ending) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.endLocked(e)
+}
+
+func (r *run) endLocked(e ending) {
+	if r.isEnded {
+		return
+	}
+	r.isEnded, r.first, r.over = true, e, time.Now()
+	close(r.ended)
+}
+
+// endedByItself reports whether the tool ended by itself. Precondition: the run
+// has ended.
+func (r *run) endedByItself() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.first.exit != nil
+}
+
+// close makes the run take no more frames. When it returns, sink is not being
+// called and will not be.
+func (r *run) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+}
+
+// frame takes one frame of this run. An error is a broken rule. After the run
+// was ended from this side, frames that were under way still count, so that
+// nothing the tool wrote is lost.
+func (r *run) frame(f wire.Frame) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil
+	}
+	if r.first.exit != nil {
+		return fmt.Errorf("%w: %v after the exit", wire.ErrFrame, f.Kind)
+	}
+	switch f.Kind {
+	case wire.KindStdinCredit:
+		return r.takeCredit(f)
+	case wire.KindExit:
+		return r.takeExit(f)
+	case wire.KindStarted:
+		if !r.began.IsZero() {
+			return fmt.Errorf("%w: a second %v", wire.ErrFrame, f.Kind)
+		}
+		r.began = time.Now()
+		return nil
+	}
+	if r.began.IsZero() {
+		return fmt.Errorf("%w: %v before the start", wire.ErrFrame, f.Kind)
+	}
+	switch f.Kind {
+	case wire.KindStdout:
+		r.takeStdout(f.Payload)
+	case wire.KindStderr:
+		r.stderr.add(f.Payload)
+		if r.sink.Stderr != nil {
+			r.sink.Stderr(bytes.Clone(f.Payload))
+		}
+	case wire.KindMessage:
+		r.takeMessage(f.Payload)
+	default:
+		return fmt.Errorf("%w: %v from an agent", wire.ErrFrame, f.Kind)
+	}
+	return nil
+}
+
+func (r *run) takeStdout(b []byte) {
+	room := r.limit - int64(len(r.stdout))
+	if int64(len(b)) > room {
+		b = b[:room]
+		r.overflow = true
+		r.endLocked(ending{cause: CauseOutputLimit, detail: fmt.Sprintf("it wrote more than %d bytes to stdout", r.limit)})
+	}
+	r.stdout = append(r.stdout, b...)
+}
+
+// takeMessage takes one line of the tool's fd 3. Only its type is looked at;
+// the rest is for those who know what a result is.
+func (r *run) takeMessage(line []byte) {
+	var m struct {
+		Type string `json:"type"`
+	}
+	err := json.Unmarshal(line, &m)
+	switch {
+	case err != nil:
+		r.endLocked(ending{cause: CauseProtocol, detail: "it wrote a line to fd 3 that is not JSON"})
+	case m.Type == "result" && r.result == nil:
+		r.result = bytes.Clone(line)
+	case m.Type == "result":
+		r.extra++
+	case m.Type != "update":
+		r.endLocked(ending{cause: CauseProtocol, detail: "it wrote a message to fd 3 that is neither an update nor a result"})
+	case r.sink.Update != nil:
+		r.sink.Update(bytes.Clone(line))
+	}
+}
+
+func (r *run) takeExit(f wire.Frame) error {
+	var exit wire.Exit
+	if err := wire.Decode(f, &exit); err != nil {
+		return err
+	}
+	neverStarted := exit.NotStarted != "" || exit.Failed != ""
+	if neverStarted != r.began.IsZero() || exit.Code < 0 || exit.Code > 255 || exit.Signal < 0 || exit.Signal > 64 {
+		return fmt.Errorf("%w: %v that cannot be", wire.ErrFrame, f.Kind)
+	}
+	r.endLocked(ending{exit: &exit})
+	return nil
+}
+
+func (r *run) takeCredit(f wire.Frame) error {
+	n, err := wire.DecodeCredit(f)
+	if err != nil {
+		return err
+	}
+	if r.credit+n > wire.StdinWindow {
+		return fmt.Errorf("%w: %v for more than was sent", wire.ErrFrame, f.Kind)
+	}
+	r.credit += n
+	select {
+	case r.more <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// window waits until some of n bytes of stdin may be sent, and takes their
+// credit. It returns 0 once the run has ended.
+func (r *run) window(n int) int {
+	for {
+		r.mu.Lock()
+		n := min(n, r.credit)
+		r.credit -= n
+		r.mu.Unlock()
+		if n > 0 {
+			return n
+		}
+		select {
+		case <-r.more:
+		case <-r.ended:
+			return 0
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/sys/unix"
+)
+
+// exit puts together what is known of a run that has ended.
+func (r *run) exit(usage Usage) Exit {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := verdict(r.first, usage)
+	e.Stdout, e.Stderr = r.stdout, r.stderr.bytes()
+	e.Result, e.ExtraResults = r.result, r.extra
+	if r.overflow {
+		e.Truncated = append(e.Truncated, "stdout")
+	}
+	if r.stderr.dropped > 0 {
+		e.Truncated = append(e.Truncated, "stderr")
+	}
+	e.Usage = usage
+	e.Started, e.Ended = r.began, r.over
+	return e
+}
+
+// failure returns an error when the run never began through no fault of the
+// tool or its author. Precondition: the run has ended.
+func (r *run) failure() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.first.exit != nil && r.first.exit.Failed != "":
+		return fmt.Errorf("sandbox: the agent could not start the tool: %s", r.first.exit.Failed)
+	case r.first.lost != nil && r.began.IsZero():
+		return fmt.Errorf("sandbox: the agent was lost before the tool started: %w", r.first.lost)
+	}
+	return nil
+}
+
+// verdict decides what ended a tool. What this side did comes first: a tool
+// that we killed was not killed by anybody else. Then come the limits, which
+// make a tool fail in ways of its own: a failed allocation, a fork that was
+// refused, a write that found no space. A tool that met a limit and succeeded
+// all the same has succeeded.
+func verdict(first ending, usage Usage) Exit {
+	switch {
+	case first.cause != "":
+		return Exit{Cause: first.cause, Detail: first.detail}
+	case first.lost != nil && usage.OOMKills > 0:
+		return Exit{Cause: CauseOutOfMemory, Detail: "the whole sandbox ran out of memory"}
+	case first.lost != nil:
+		return Exit{Cause: CauseProtocol, Detail: lostDetail(first.lost)}
+	}
+	x := first.exit
+	e := Exit{Cause: CauseExited, Code: x.Code, OutputHeld: x.Held}
+	if x.Signal != 0 {
+		e.Cause, e.Signal = CauseSignaled, signalName(x.Signal)
+	}
+	failed := x.Code != 0 || x.Signal != 0
+	switch {
+	case x.NotStarted != "" || x.Failed != "":
+		e.Cause, e.Detail = CauseNotStarted, x.NotStarted+x.Failed
+	// Memory and disk share one cgroup: the pages of a full tmpfs may be what
+	// ran it out of memory, so the disk is asked first.
+	case failed && x.DiskFull:
+		e.Cause = CauseDiskLimit
+	case failed && usage.OOMKills > 0:
+		e.Cause = CauseOutOfMemory
+	case failed && usage.PidsRefused > 0:
+		e.Cause = CausePidsLimit
+	case x.LongMessage:
+		e.Cause, e.Detail = CauseProtocol, "it wrote a line to fd 3 that is too long"
+	}
+	return e
+}
+
+// lostDetail says how an agent was lost after its tool had started. A tool
+// cannot end its agent while the lock-down holds, so this is either a breach or
+// somebody outside.
+func lostDetail(err error) string {
+	if errors.Is(err, io.EOF) {
+		return "the sandbox's agent went away while the tool ran"
+	}
+	return "the sandbox's agent broke its protocol: " + err.Error()
+}
+
+// signalName is the signal's name, such as "SIGKILL".
+func signalName(n int) string {
+	if name := unix.SignalName(unix.Signal(n)); name != "" {
+		return name
+	}
+	return fmt.Sprintf("signal %d", n)
+}
