@@ -22,7 +22,7 @@ var fences = []fence{
 	{prefix: "github.com/nats-io/nats-server/", inside: []string{"internal/natsd"}},
 	{
 		prefix: "github.com/nats-io/nats.go/jetstream",
-		inside: []string{"queue", "results", "blob", "catalog", "internal/natsd", "cmd/"},
+		inside: []string{"queue", "results", "blob", "catalog", "internal/natsd", "internal/natsd/", "cmd/"},
 		tests:  true,
 	},
 	{prefix: "github.com/modelcontextprotocol/", inside: []string{"worker/mcp", "dispatch/mcp"}},
