@@ -1,0 +1,177 @@
+package worker
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/toolfleet/toolfleet/agui"
+	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/sandbox"
+	"github.com/toolfleet/toolfleet/tool"
+)
+
+// outcome turns the end of a tool into the result of its call. cause is the
+// cause of the run's context, timeout the time the tool had.
+func outcome(spec *catalog.Spec, exit sandbox.Exit, cause error, timeout time.Duration) call.Result {
+	r := answer(spec, exit, cause, timeout)
+	if spec.Reminder != "" {
+		r.Extra = append(r.Extra, call.Reminder(spec.Reminder))
+	}
+	return r
+}
+
+func answer(spec *catalog.Spec, exit sandbox.Exit, cause error, timeout time.Duration) call.Result {
+	switch exit.Cause {
+	case sandbox.CauseExited:
+		if exit.Code == 0 {
+			return success(spec, exit)
+		}
+		return exitCode(exit)
+	case sandbox.CauseSignaled:
+		r := call.Failure(call.KindCrashed, fmt.Sprintf("The tool was killed by signal %s.%s", exit.Signal, said(exit)), partial(exit)...)
+		r.Error.Signal = exit.Signal
+		return r
+	case sandbox.CauseStopped:
+		if errors.Is(cause, errTimeout) {
+			return call.Failure(call.KindTimeout, fmt.Sprintf("The tool did not end within %s and was stopped.%s", timeout, said(exit)), partial(exit)...)
+		}
+		return call.Cancelled("", partial(exit)...)
+	case sandbox.CauseOutOfMemory:
+		return call.Failure(call.KindOutOfMemory, fmt.Sprintf("The tool needed more memory than its limit of %s and was killed.", size(int64(spec.Limits.Memory))), partial(exit)...)
+	case sandbox.CausePidsLimit:
+		return call.Failure(call.KindPidsLimit, fmt.Sprintf("The tool needed more processes than its limit of %d.", spec.Limits.Pids), partial(exit)...)
+	case sandbox.CauseDiskLimit:
+		return call.Failure(call.KindDiskLimit, fmt.Sprintf("The tool filled its disk of %s.%s", size(int64(spec.Limits.Disk)), said(exit)), partial(exit)...)
+	case sandbox.CauseOutputLimit:
+		return call.Failure(call.KindOutputLimit, fmt.Sprintf("The tool wrote more than its output limit of %s and was stopped; the head is kept.", size(int64(spec.Limits.Output))), partial(exit)...)
+	case sandbox.CauseNotStarted:
+		return call.Failure(call.KindToolError, "The tool could not be started: "+exit.Detail+".")
+	case sandbox.CauseProtocol:
+		return call.Failure(call.KindCrashed, "The tool broke the protocol: "+exit.Detail+"."+said(exit), partial(exit)...)
+	}
+	return call.Failure(call.KindInternal, "The tool ended in a way the fleet does not know.", partial(exit)...)
+}
+
+// success is the answer of a tool that exited with 0: its result message when
+// it sent one, else its stdout.
+func success(spec *catalog.Spec, exit sandbox.Exit) call.Result {
+	if exit.Result != nil {
+		r, err := tool.DecodeResult(exit.Result)
+		if err != nil {
+			return call.Failure(call.KindCrashed, "The tool broke the protocol: "+err.Error()+".", partial(exit)...)
+		}
+		if r.IsError {
+			r.Error = &call.Error{Kind: call.KindToolError, Message: "The tool answered with an error."}
+		}
+		return call.Result{Content: r.Content, Extra: r.Extra, IsError: r.IsError, Error: r.Error}
+	}
+	parts, err := content(spec.Output, exit.Stdout)
+	if err != nil {
+		return call.Failure(call.KindToolError, "The tool's output is not what it declares: "+err.Error()+".", partial(exit)...)
+	}
+	return call.Result{Content: parts}
+}
+
+// exitCode is the answer of a tool that exited with another code. A result
+// message on fd 3 takes the place of stdout; the code makes it an error all
+// the same.
+func exitCode(exit sandbox.Exit) call.Result {
+	parts := partial(exit)
+	var extra []agui.Part
+	if exit.Result != nil {
+		if r, err := tool.DecodeResult(exit.Result); err == nil {
+			parts, extra = r.Content, r.Extra
+		}
+	}
+	r := call.Failure(call.KindToolError, fmt.Sprintf("The tool exited with code %d.%s", exit.Code, said(exit)), parts...)
+	r.Extra = extra
+	r.Error.ExitCode = &exit.Code
+	return r
+}
+
+// content reads stdout as the spec's output says.
+func content(output string, stdout []byte) ([]agui.Part, error) {
+	switch output {
+	case "text":
+		return text(strings.ToValidUTF8(string(stdout), "\uFFFD")), nil
+	case "json":
+		var b bytes.Buffer
+		if err := json.Compact(&b, stdout); err != nil {
+			return nil, errors.New("not JSON")
+		}
+		return text(b.String()), nil
+	case "parts":
+		return tool.DecodeParts(stdout)
+	case "binary":
+		return []agui.Part{agui.MediaOf(stdout)}, nil
+	}
+	return auto(stdout), nil
+}
+
+// auto takes valid UTF-8 as text and anything else as media.
+func auto(b []byte) []agui.Part {
+	if utf8.Valid(b) && !bytes.ContainsRune(b, 0) {
+		return text(string(b))
+	}
+	return []agui.Part{agui.MediaOf(b)}
+}
+
+func text(s string) []agui.Part {
+	if s == "" {
+		return nil
+	}
+	return []agui.Part{agui.Text(s)}
+}
+
+// partial is what a failed tool had said on stdout, kept before the sentence
+// that says how it failed. A head that was cut inside a rune loses the broken
+// rune, not its being text.
+func partial(exit sandbox.Exit) []agui.Part {
+	b := exit.Stdout
+	for i := 0; i < utf8.UTFMax-1 && len(b) > 0 && !utf8.Valid(b); i++ {
+		if r, n := utf8.DecodeLastRune(b); r == utf8.RuneError && n == 1 {
+			b = b[:len(b)-1]
+		}
+	}
+	if !utf8.Valid(b) {
+		b = exit.Stdout
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	return auto(b)
+}
+
+// saidMax bounds how much of stderr a sentence quotes.
+const saidMax = 2000
+
+// said quotes the end of stderr, which is where tools say why.
+func said(exit sandbox.Exit) string {
+	s := strings.TrimSpace(strings.ToValidUTF8(string(exit.Stderr), "\uFFFD"))
+	if s == "" {
+		return ""
+	}
+	if len(s) > saidMax {
+		s = "…" + strings.ToValidUTF8(s[len(s)-saidMax:], "")
+	}
+	return " It said:\n" + s
+}
+
+// size writes a number of bytes for people.
+func size(n int64) string {
+	for _, u := range []struct {
+		name string
+		n    int64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if n >= u.n && n%u.n == 0 {
+			return fmt.Sprintf("%d %s", n/u.n, u.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

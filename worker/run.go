@@ -1,0 +1,219 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"time"
+
+	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/queue"
+	"github.com/toolfleet/toolfleet/results"
+	"github.com/toolfleet/toolfleet/sandbox"
+)
+
+// run takes a sandbox, takes the start fence, runs the tool and publishes how
+// it ended.
+func (a *attempt) run(ctx context.Context) error {
+	args, err := a.arguments(ctx)
+	if err != nil {
+		return a.failed(ctx, false, call.KindInternal, fmt.Errorf("read arguments: %w", err))
+	}
+
+	sb, err := a.sandbox(ctx)
+	switch {
+	case errors.Is(err, errCancelled):
+		return a.handleCancelBeforeStart(ctx)
+	case err != nil && context.Cause(ctx) != nil:
+		return giveBack(0, context.Cause(ctx))
+	case errors.Is(err, sandbox.ErrImage):
+		return a.failed(ctx, false, call.KindImageUnavailable, err)
+	case err != nil:
+		return a.failed(ctx, false, call.KindSandboxFailed, err)
+	}
+	defer a.Sandboxes.Discard(sb)
+
+	if err := a.start(ctx); err != nil {
+		return err
+	}
+	return a.execute(ctx, sb, args)
+}
+
+// arguments returns the argument text, which may have travelled as a blob.
+func (a *attempt) arguments(ctx context.Context) ([]byte, error) {
+	c := a.job.Call
+	if c.ArgumentsBlob == "" {
+		return []byte(c.Arguments), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	return a.fetch(ctx, c.ArgumentsBlob, call.MaxArguments, c.ArgumentsDigest)
+}
+
+// sandbox takes a sandbox within bounds. A cancel ends the wait.
+func (a *attempt) sandbox(ctx context.Context) (*sandbox.Sandbox, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	ctx, watch := a.watchCancel(ctx)
+	defer watch()
+
+	began := time.Now()
+	sb, warm, err := a.Sandboxes.Get(ctx, a.job.Spec.Sandbox())
+	if err != nil {
+		if errors.Is(context.Cause(ctx), errCancelled) {
+			return nil, errCancelled
+		}
+		return nil, err
+	}
+	a.Metrics.SandboxStarted(sb.Runtime(), warm, time.Since(began))
+	return sb, nil
+}
+
+// watchCancel returns a context that ends with errCancelled as its cause when
+// the call is cancelled.
+func (a *attempt) watchCancel(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-a.cancelled:
+			cancel(errCancelled)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil); <-done }
+}
+
+func (a *attempt) handleCancelBeforeStart(ctx context.Context) error {
+	state, err := a.look(ctx)
+	if err != nil {
+		return giveBack(busyPause, err)
+	}
+	if state.Result != nil {
+		return nil
+	}
+	reason := ""
+	if state.Cancel != nil {
+		reason = *state.Cancel
+	}
+	return a.endUnrun(ctx, state, call.Cancelled(reason))
+}
+
+// start takes the start fence. Only its winner goes on; behind an earlier
+// start an idempotent tool goes on too.
+func (a *attempt) start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	m := results.Marker{Worker: a.Self, Attempt: a.n}
+	won, other, err := a.Log.Start(ctx, a.ref, m)
+	if err == nil && !won && !other.Void && a.idempotent() {
+		won, err = true, a.Log.StartAgain(ctx, a.ref, m)
+	}
+	switch {
+	case errors.Is(err, results.ErrEnded):
+		return giveBack(0, err)
+	case err != nil:
+		return giveBack(busyPause, err)
+	case !won:
+		return giveBack(busyPause, errBusy)
+	}
+	return nil
+}
+
+// execute runs the tool in sb and publishes how it ended.
+func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte) error {
+	spec := a.job.Spec
+	timeout := time.Duration(spec.Limits.Timeout)
+	if t := a.job.Call.Timeout; t > 0 && t < timeout {
+		timeout = t
+	}
+	runCtx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
+	defer cancel()
+	runCtx, watch := a.watchCancel(runCtx)
+	defer watch()
+	runCtx, late := context.WithCancelCause(runCtx)
+	defer late(nil)
+
+	started := time.Now()
+	voice := a.newVoice(started, func() { late(errLate) })
+	exit, err := sb.Run(runCtx, sandbox.Process{
+		Argv:        spec.Command,
+		Env:         environ(spec.Env, a.job.Call),
+		Dir:         spec.Workdir,
+		User:        spec.User,
+		Stdin:       args,
+		OutputLimit: int64(spec.Limits.Output),
+	}, voice.sink())
+	cause := context.Cause(runCtx)
+	execution := &call.Execution{
+		Attempt:         a.n,
+		Sandbox:         sb.ID(),
+		Runtime:         sb.Runtime(),
+		QueuedMs:        a.began.Sub(a.job.Admitted).Milliseconds(),
+		StartMs:         started.Sub(a.began).Milliseconds(),
+		RunMs:           time.Since(started).Milliseconds(),
+		PeakMemoryBytes: exit.Usage.PeakMemory,
+		Truncated:       exit.Truncated,
+	}
+	switch {
+	case errors.Is(cause, errLate):
+		voice.close(ctx, "")
+		a.logger.Warn("run stopped: the call was ended by another")
+		return nil
+	case err != nil:
+		voice.close(ctx, "")
+		return a.failed(ctx, true, call.KindSandboxFailed, err)
+	case exit.Cause == sandbox.CauseStopped && errors.Is(cause, queue.ErrDraining):
+		voice.close(ctx, "")
+		if a.idempotent() {
+			return giveBack(0, cause)
+		}
+		r := call.Interrupted("the worker that ran it was stopped", partial(exit)...)
+		r.Execution = execution
+		return a.finish(ctx, r)
+	}
+	r := outcome(spec, exit, cause, timeout)
+	r.Execution = execution
+	voice.close(ctx, r.Status())
+	return a.finish(ctx, r)
+}
+
+// failed deals with a failure of ours: the delivery comes again after a
+// growing pause while that is safe and attempts are left, and becomes an error
+// result otherwise.
+func (a *attempt) failed(ctx context.Context, started bool, kind call.Kind, cause error) error {
+	if started && !a.idempotent() {
+		a.logger.Error("sandbox failed after the start", "error", cause, "attempt", a.n)
+		return a.finish(ctx, call.Interrupted("its sandbox failed while it ran"))
+	}
+	if a.n < call.MaxAttempts {
+		return giveBack(time.Duration(a.n*a.n)*time.Second, cause)
+	}
+	a.logger.Error("attempts spent", "error", cause, "attempt", a.n)
+	r := call.Failure(kind, fmt.Sprintf("The tool could not be run after %d attempts: %s.", a.n, plain(kind, a.job.Spec.Image)))
+	return a.finish(ctx, r)
+}
+
+// plain says a failure of ours in words for a model. The chain of causes, with
+// paths and addresses in it, goes to the log only.
+func plain(kind call.Kind, image string) string {
+	switch kind {
+	case call.KindImageUnavailable:
+		return fmt.Sprintf("its image %q is missing, forbidden or cannot be reached", image)
+	case call.KindSandboxFailed:
+		return "its sandbox could not be made or was lost; the operator's log says why"
+	}
+	return "the fleet failed; the operator's log says why"
+}
+
+// environ is the tool's environment: the spec's and the call's identity.
+func environ(env map[string]string, c call.Call) []string {
+	out := make([]string, 0, len(env)+2)
+	for k, v := range env {
+		out = append(out, k+"="+v)
+	}
+	sort.Strings(out)
+	return append(out, "TOOLFLEET_CALL_ID="+c.ToolCallID, "TOOLFLEET_TOOL="+c.Tool)
+}

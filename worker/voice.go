@@ -1,0 +1,184 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/toolfleet/toolfleet/agui"
+	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/results"
+	"github.com/toolfleet/toolfleet/sandbox"
+	"github.com/toolfleet/toolfleet/tool"
+)
+
+const (
+	// voiceInterval is the shortest time between two progress events of one
+	// call: at most ten a second.
+	voiceInterval = 100 * time.Millisecond
+	// tailMax is how much of the tool's output an activity shows.
+	tailMax = 4 << 10
+	// voiceTimeout bounds one append of progress; progress may be lost.
+	voiceTimeout = 5 * time.Second
+)
+
+// voice publishes the progress of one run: the latest wins, so a tool that
+// talks fast costs no more than one that talks ten times a second, and a log
+// that is slow or away never slows the tool.
+type voice struct {
+	a       *attempt
+	started time.Time
+	// late is called when the log says that the call has ended.
+	late func()
+	wake chan struct{}
+	quit chan struct{}
+	done chan struct{}
+
+	mu    sync.Mutex // guards next and tail
+	next  call.Activity
+	tail  []byte
+	dirty bool
+
+	// last is what was published; owned by the goroutine until it is done.
+	last *call.Activity
+}
+
+// newVoice begins with the status running.
+func (a *attempt) newVoice(started time.Time, late func()) *voice {
+	v := &voice{
+		a: a, started: started, late: late,
+		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
+		dirty: true,
+		next: call.Activity{
+			ToolCallID: a.job.Call.ToolCallID, ToolName: a.job.Call.Tool,
+			Status: call.StatusRunning, Attempt: a.n,
+		},
+	}
+	v.wake <- struct{}{}
+	go v.run()
+	return v
+}
+
+// sink takes what the tool says. It never blocks.
+func (v *voice) sink() sandbox.Sink {
+	return sandbox.Sink{Stderr: v.stderr, Update: v.update}
+}
+
+func (v *voice) stderr(piece []byte) {
+	v.change(func() {
+		v.tail = append(v.tail, piece...)
+		if cut := len(v.tail) - tailMax; cut > 0 {
+			v.tail = append(v.tail[:0], v.tail[cut:]...)
+		}
+		v.next.Output = strings.ToValidUTF8(string(v.tail), "")
+	})
+}
+
+func (v *voice) update(message []byte) {
+	u, err := tool.DecodeUpdate(message)
+	if err != nil {
+		v.a.Metrics.ProgressDropped("malformed")
+		return
+	}
+	v.change(func() {
+		if u.Current != 0 || u.Total != 0 || u.Message != "" {
+			v.next.Progress = &call.Progress{Current: u.Current, Total: u.Total, Message: u.Message}
+		}
+		if text, _ := (agui.Content{Parts: u.Content}).Flatten(); text != "" {
+			v.next.Output = tailOf(text)
+		}
+	})
+}
+
+// tailOf keeps the end of s, whole runes only.
+func tailOf(s string) string {
+	if len(s) <= tailMax {
+		return s
+	}
+	return strings.ToValidUTF8(s[len(s)-tailMax:], "")
+}
+
+func (v *voice) change(f func()) {
+	v.mu.Lock()
+	f()
+	v.dirty = true
+	v.mu.Unlock()
+	select {
+	case v.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run publishes until close. The pause after each event is what bounds the
+// rate; a change during the pause waits in wake.
+func (v *voice) run() {
+	defer close(v.done)
+	for {
+		select {
+		case <-v.wake:
+		case <-v.quit:
+			return
+		}
+		v.publish(context.Background())
+		pause := time.NewTimer(voiceInterval)
+		select {
+		case <-pause.C:
+		case <-v.quit:
+			pause.Stop()
+			return
+		}
+	}
+}
+
+// publish appends the current activity if it changed.
+func (v *voice) publish(ctx context.Context) {
+	v.mu.Lock()
+	dirty, next := v.dirty, v.next
+	v.dirty = false
+	v.mu.Unlock()
+	if !dirty {
+		return
+	}
+	next.ElapsedMs = time.Since(v.started).Milliseconds()
+	if v.last != nil {
+		next.Seq = v.last.Seq + 1
+	}
+	var ev agui.Event = next.Snapshot(v.a.ref.Key)
+	if v.last != nil {
+		if d, ok := next.Delta(v.a.ref.Key, *v.last); ok {
+			ev = d
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, voiceTimeout)
+	defer cancel()
+	isState := v.last == nil || v.last.Status != next.Status
+	switch err := v.a.Log.Progress(ctx, v.a.ref, ev, isState); {
+	case errors.Is(err, results.ErrEnded):
+		v.late()
+		return
+	case err != nil:
+		// A lost event may have been the base of later deltas, so the next
+		// one is a whole snapshot.
+		v.a.Metrics.ProgressDropped("append")
+		v.last = nil
+		return
+	}
+	v.last = &next
+}
+
+// close ends the voice: what is still unsaid is published together with the
+// end's status, then nothing more. An empty status publishes nothing.
+func (v *voice) close(ctx context.Context, end call.Status) {
+	close(v.quit)
+	<-v.done
+	if end == "" {
+		return
+	}
+	v.mu.Lock()
+	v.next.Status = end
+	v.dirty = true
+	v.mu.Unlock()
+	v.publish(context.WithoutCancel(ctx))
+}

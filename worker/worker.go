@@ -1,0 +1,295 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/toolfleet/toolfleet/blob"
+	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/metrics"
+	"github.com/toolfleet/toolfleet/queue"
+	"github.com/toolfleet/toolfleet/results"
+	"github.com/toolfleet/toolfleet/sandbox"
+)
+
+// Sandboxes is where a worker takes its sandboxes from; [sandbox.Pool] is one.
+type Sandboxes interface {
+	// Get takes a warm sandbox or starts a cold one.
+	Get(ctx context.Context, spec sandbox.Spec) (sb *sandbox.Sandbox, warm bool, err error)
+	// Discard removes a used sandbox behind the caller's back.
+	Discard(sb *sandbox.Sandbox)
+}
+
+// Worker handles deliveries. Its fields are set before the first Handle and
+// not changed after it. Handle may run in as many goroutines as there are
+// slots.
+type Worker struct {
+	// Self is written into claims and starts.
+	Self results.Worker
+	// Log must follow cancels (see [results.Options]).
+	Log       *results.Log
+	Blobs     *blob.Store
+	Sandboxes Sandboxes
+	// Alive tells whether the incarnation of a worker still beats;
+	// [queue.Registry.Alive] is one.
+	Alive func(ctx context.Context, id, incarnation string) (bool, error)
+	// Metrics may be nil.
+	Metrics *metrics.Metrics
+	Logger  *slog.Logger
+
+	mu sync.Mutex // guards active
+	// active holds the calls that this process is running now. A start of
+	// our own incarnation that is not among them is lost as surely as one of
+	// a dead worker.
+	active map[results.Ref]bool
+}
+
+// The worker's own bounds.
+const (
+	// startTimeout bounds taking a sandbox: a cold start may pull an image.
+	startTimeout = 2 * time.Minute
+	// publishTimeout is how long a result is kept and offered to a log that
+	// does not take it. After it the delivery goes back.
+	publishTimeout = 10 * time.Minute
+	// lookTimeout bounds each step that asks the log.
+	lookTimeout = 30 * time.Second
+	// busyPause is the pause before a delivery that somebody else is working
+	// on is looked at again.
+	busyPause = 3 * time.Second
+)
+
+// errGiveBack says that a delivery is to come again later.
+type errGiveBack struct {
+	after time.Duration
+	cause error
+}
+
+func (e *errGiveBack) Error() string { return "worker: given back: " + e.cause.Error() }
+func (e *errGiveBack) Unwrap() error { return e.cause }
+
+func giveBack(after time.Duration, cause error) error { return &errGiveBack{after, cause} }
+
+var (
+	// errCancelled is the cause of a run's context when the call was cancelled.
+	errCancelled = errors.New("worker: call cancelled")
+	// errTimeout is its cause when the call's time is up.
+	errTimeout = errors.New("worker: call timed out")
+	// errLate is its cause when the log says that the call has ended without us.
+	errLate = errors.New("worker: call was ended by another")
+	errBusy = errors.New("worker: another worker has started the call")
+)
+
+// attempt is one delivery being worked on.
+type attempt struct {
+	*Worker
+	job    *catalog.Job
+	ref    results.Ref
+	n      int
+	began  time.Time
+	logger *slog.Logger
+	// cancelled is closed when the call is cancelled.
+	cancelled <-chan struct{}
+}
+
+// Handle implements [queue.Handler].
+func (w *Worker) Handle(ctx context.Context, d *queue.Delivery) {
+	a := &attempt{
+		Worker: w,
+		job:    &d.Job,
+		ref:    results.Ref{Tenant: d.Job.Call.Tenant, Key: d.Job.Call.Key()},
+		began:  time.Now(),
+	}
+	a.logger = w.Logger.With("call", string(a.ref.Key), "tool", d.Job.Call.Tool, "tenant", a.ref.Tenant)
+
+	var stop func()
+	a.cancelled, stop = w.Log.Cancelled(a.ref)
+	defer stop()
+
+	err := a.handle(ctx)
+
+	// The acknowledgement must go out even when the worker is told to stop.
+	ackCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+	defer cancel()
+	var back *errGiveBack
+	switch {
+	case errors.As(err, &back):
+		a.logger.Info("delivery given back", "after", back.after, "reason", back.cause, "delivered", d.Delivered)
+		err = d.Retry(ackCtx, back.after)
+	case err != nil:
+		a.logger.Error("delivery failed and is given back", "error", err, "delivered", d.Delivered)
+		err = d.Retry(ackCtx, busyPause)
+	default:
+		err = d.Ack(ackCtx)
+	}
+	if err != nil {
+		// The redelivery that follows finds the log and does the right thing.
+		a.logger.Warn("delivery could not be acknowledged", "error", err)
+	}
+}
+
+// handle works on the delivery to its end. A nil error means that there is
+// nothing left to do: the call has its result.
+func (a *attempt) handle(ctx context.Context) error {
+	state, err := a.look(ctx)
+	switch {
+	case errors.Is(err, results.ErrNotFound):
+		// The log opens before the job is pushed, so it is older than the
+		// log's horizon: nobody can be answered any more.
+		a.logger.Warn("job without a log dropped")
+		return nil
+	case err != nil:
+		return giveBack(busyPause, err)
+	case state.Result != nil:
+		return nil
+	case state.Cancel != nil:
+		return a.endUnrun(ctx, state, call.Cancelled(*state.Cancel))
+	case state.Start == nil && !a.job.Expires.IsZero() && time.Now().After(a.job.Expires):
+		return a.endUnrun(ctx, state, call.Expired(a.job.Expires.Sub(a.job.Admitted), true))
+	}
+	if end, err := a.mayRun(ctx, state); err != nil || end {
+		return err
+	}
+
+	leave, entered := a.enter()
+	if !entered {
+		return giveBack(busyPause, errBusy)
+	}
+	defer leave()
+
+	a.n = state.Claims + 1
+	if a.n > call.MaxAttempts {
+		return a.finish(ctx, call.Spent(call.MaxAttempts))
+	}
+	if err := a.claim(ctx); err != nil {
+		return err
+	}
+	return a.run(ctx)
+}
+
+func (a *attempt) look(ctx context.Context) (results.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	return a.Log.Look(ctx, a.ref)
+}
+
+// idempotent says whether the tool may be started again after a start.
+func (a *attempt) idempotent() bool { return a.job.Spec.Annotations.Idempotent }
+
+// mayRun looks at the start fence. It reports that the call has ended here, or
+// returns an error that gives the delivery back.
+func (a *attempt) mayRun(ctx context.Context, state results.State) (ended bool, err error) {
+	switch {
+	case state.Start == nil:
+		return false, nil
+	case state.Start.Void:
+		// Whoever took the fence is about to publish a result; the keeper
+		// does if it died.
+		return false, giveBack(busyPause, errBusy)
+	case a.idempotent():
+		return false, nil
+	}
+	alive, err := a.runs(ctx, state.Start.Worker)
+	if err != nil {
+		return false, giveBack(busyPause, err)
+	}
+	if alive {
+		return false, giveBack(busyPause, errBusy)
+	}
+	a.n = state.Start.Attempt
+	return true, a.finish(ctx, call.Interrupted("the worker that ran it was lost"))
+}
+
+// runs tells whether w may still be running the call.
+func (a *attempt) runs(ctx context.Context, w results.Worker) (bool, error) {
+	if w == a.Self {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.active[a.ref], nil
+	}
+	return a.Alive(ctx, w.ID, w.Incarnation)
+}
+
+// enter notes that this process runs the call; leave is its end. entered is
+// false when it does already: a heartbeat came late and the queue delivered
+// the job to us a second time.
+func (a *attempt) enter() (leave func(), entered bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.active[a.ref] {
+		return nil, false
+	}
+	if a.active == nil {
+		a.active = map[results.Ref]bool{}
+	}
+	a.active[a.ref] = true
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.active, a.ref)
+	}, true
+}
+
+// endUnrun ends a call that is not to be run. The start fence is taken first,
+// so that no other worker starts it meanwhile.
+func (a *attempt) endUnrun(ctx context.Context, state results.State, r call.Result) error {
+	if state.Start == nil {
+		won, other, err := a.Log.Start(ctx, a.ref, results.Marker{Worker: a.Self, Void: true})
+		switch {
+		case errors.Is(err, results.ErrEnded):
+			return nil
+		case err != nil:
+			return giveBack(busyPause, err)
+		case !won && !other.Void:
+			return giveBack(busyPause, errBusy)
+		}
+	}
+	return a.finish(ctx, r)
+}
+
+func (a *attempt) claim(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	switch err := a.Log.Claim(ctx, a.ref, a.Self, a.n); {
+	case errors.Is(err, results.ErrEnded):
+		return giveBack(0, err)
+	case err != nil:
+		return giveBack(busyPause, err)
+	}
+	return nil
+}
+
+// finish publishes the result. It goes on when the worker is told to stop and
+// while the log is away: the result is the one thing that is never dropped.
+func (a *attempt) finish(ctx context.Context, r call.Result) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishTimeout)
+	defer cancel()
+	r.CallID = a.job.Call.ToolCallID
+	if r.Error != nil && r.Error.Attempt == 0 {
+		r.Error.Attempt = a.n
+	}
+	r = a.fit(ctx, r)
+	won, err := a.Log.Finish(ctx, a.ref, a.job.Call.ToolCallID, r)
+	if err != nil {
+		return giveBack(busyPause, err)
+	}
+	if !won {
+		a.logger.Info("result dropped: the call has one already", "kind", r.Kind())
+		a.Metrics.ResultDropped()
+		return nil
+	}
+	ended := metrics.Ended{
+		Tool: a.job.Call.Tool, Kind: string(r.Kind()), Status: string(r.Status()),
+		Total: time.Since(a.job.Admitted),
+	}
+	if x := r.Execution; x != nil {
+		ended.Queue = time.Duration(x.QueuedMs) * time.Millisecond
+		ended.Start = time.Duration(x.StartMs) * time.Millisecond
+		ended.Run = time.Duration(x.RunMs) * time.Millisecond
+	}
+	a.Metrics.CallEnded(ended)
+	return nil
+}
