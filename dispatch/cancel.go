@@ -1,0 +1,70 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+
+	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/results"
+)
+
+// Cancel asks for a call's end. A running tool is stopped by its worker, which
+// watches the log; a call that was never started is answered at once. ended
+// reports that the call has its result, from now or from before: then there
+// was nothing left to ask for. ErrNotFound when there is no such call.
+//
+// Like Submit it goes on when ctx is cancelled.
+func (d *Dispatcher) Cancel(ctx context.Context, ref results.Ref, reason string) (ended bool, err error) {
+	ctx, cancel := detach(ctx)
+	defer cancel()
+
+	switch err := d.Log.Cancel(ctx, ref, reason); {
+	case errors.Is(err, results.ErrEnded):
+		return true, nil
+	case err != nil:
+		return false, classify(err)
+	}
+	st, err := d.Log.Look(ctx, ref)
+	switch {
+	case err != nil:
+		return false, classify(err)
+	case st.Result != nil:
+		return true, nil
+	case st.Start != nil:
+		return false, nil
+	}
+	ended, err = d.endUnstarted(ctx, ref, st, call.Cancelled(reason))
+	return ended, classify(err)
+}
+
+// endUnstarted answers a call that was not started: it takes the start fence
+// as void, so that no worker can start the tool any more, publishes r and
+// takes the job away. It reports false when a worker was first; that worker
+// ends the call.
+func (d *Dispatcher) endUnstarted(ctx context.Context, ref results.Ref, st results.State, r call.Result) (bool, error) {
+	won, other, err := d.Log.Start(ctx, ref, results.Marker{Attempt: st.Claims, Void: true})
+	switch {
+	case errors.Is(err, results.ErrEnded):
+		return true, nil
+	case err != nil:
+		return false, err
+	case !won && (other == nil || !other.Void):
+		return false, nil
+	}
+	// A void marker of somebody else says that they are ending the call and
+	// may have died before they did; the first result wins either way.
+	won, err = d.Log.Finish(ctx, ref, st.Job.Call.ToolCallID, r)
+	if err != nil {
+		return false, err
+	}
+	if won {
+		d.ended(st.Job, r)
+	}
+	if st.Job.Spec != nil {
+		if err := d.Queue.Remove(ctx, st.Job.Spec.Class, ref.Key); err != nil {
+			// Harmless: whoever gets the job finds the result and drops it.
+			d.Logger.Warn("the job of an ended call is still queued", "call", ref.Key, "error", err)
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,107 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/toolfleet/toolfleet/blob"
+	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/metrics"
+	"github.com/toolfleet/toolfleet/queue"
+	"github.com/toolfleet/toolfleet/results"
+)
+
+// Sentinels. Everything else that a Dispatcher returns is a failure of ours or
+// the caller's own context.
+var (
+	// ErrMalformed says that what was asked is no call at all. Its text lists
+	// every problem and is safe to show to the caller.
+	ErrMalformed = errors.New("dispatch: malformed call")
+	// ErrConflict says that the same ids were used for another call.
+	ErrConflict = results.ErrConflict
+	// ErrNotFound says that there is no such call.
+	ErrNotFound = results.ErrNotFound
+	// ErrUnavailable says that the fleet as a whole cannot take the call or
+	// answer now. [RetryAfter] tells when to ask again.
+	ErrUnavailable = errors.New("dispatch: the fleet cannot take calls now")
+)
+
+// Catalog decides what a call is to the fleet. *catalog.Catalog is one.
+type Catalog interface {
+	// Check resolves the call's tool for its tenant and checks the argument
+	// text. A nil result means that the job may run; otherwise the result
+	// refuses the call.
+	Check(c call.Call, args string, now time.Time) (catalog.Job, *call.Result)
+}
+
+// Dispatcher takes calls and follows them. All fields but Metrics must be set
+// before its first use and not changed afterwards; it is safe for concurrent
+// use. Log.Run must be running for Follow and Wait to see anything.
+type Dispatcher struct {
+	Log     *results.Log
+	Queue   *queue.Queue
+	Catalog Catalog
+	Blobs   *blob.Store
+	// Metrics may be nil.
+	Metrics *metrics.Metrics
+	Logger  *slog.Logger
+}
+
+// requestTimeout bounds what one submit or cancel does on the bus. It runs on
+// a context of its own: a client that goes away in the middle must not leave
+// a call half taken.
+const requestTimeout = 10 * time.Second
+
+func detach(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), requestTimeout, fmt.Errorf("%w: no answer within %s", ErrUnavailable, requestTimeout))
+}
+
+// unavailable is an ErrUnavailable with a hint.
+type unavailable struct {
+	after time.Duration
+	err   error
+}
+
+func (u *unavailable) Error() string        { return ErrUnavailable.Error() + ": " + u.err.Error() }
+func (u *unavailable) Unwrap() error        { return u.err }
+func (u *unavailable) Is(target error) bool { return target == ErrUnavailable }
+
+// RetryAfter is how long to wait before what failed with err is worth another
+// try; 0 when err gives no hint.
+func RetryAfter(err error) time.Duration {
+	var u *unavailable
+	switch {
+	case errors.As(err, &u):
+		return u.after
+	case errors.Is(err, ErrUnavailable):
+		return busRetry
+	}
+	return 0
+}
+
+const (
+	// fullRetry is the hint when the log is full: something has to expire or
+	// an operator has to make room.
+	fullRetry = 30 * time.Second
+	// busRetry is the hint when the bus does not answer: it usually comes
+	// back within seconds.
+	busRetry = 5 * time.Second
+)
+
+// classify sorts an error of the log: sentinels pass, a full log and a bus
+// that does not answer become ErrUnavailable.
+func classify(err error) error {
+	switch {
+	case err == nil, errors.Is(err, ErrConflict), errors.Is(err, ErrNotFound), errors.Is(err, results.ErrEnded), errors.Is(err, ErrUnavailable):
+		return err
+	case errors.Is(err, results.ErrFull):
+		return &unavailable{fullRetry, err}
+	case errors.Is(err, context.Canceled):
+		return err
+	}
+	return &unavailable{busRetry, err}
+}

@@ -1,0 +1,169 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/toolfleet/toolfleet/call"
+)
+
+// maxBody is the longest request body, in bytes. It is above the longest
+// arguments, so that arguments which are too long get an answer that a model
+// understands and not a 413.
+const maxBody = 4 << 20
+
+// tenantKey is the context key of the request's tenant.
+type tenantKey struct{}
+
+// tenantOf returns the tenant that the guard has decided on.
+func tenantOf(ctx context.Context) string {
+	t, _ := ctx.Value(tenantKey{}).(string)
+	return t
+}
+
+// guard lets a request through to next when it may come in, and decides whose
+// it is. The order matters: who asks is settled before anything is read.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/healthz" || r.URL.Path == "/readyz" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		tenant, ok := s.admit(w, r)
+		if !ok {
+			return
+		}
+		select {
+		case s.requests <- struct{}{}:
+			defer func() { <-s.requests }()
+		default:
+			w.Header().Set("Retry-After", "1")
+			writeProblem(w, http.StatusServiceUnavailable, "The server is serving as many requests as it takes at once.")
+			return
+		}
+		if !readBody(w, r) {
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), tenantKey{}, tenant)))
+	})
+}
+
+// admit decides whose request r is, or answers it.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) (tenant string, ok bool) {
+	if s.tokens == nil {
+		if why := foreign(r, false); why != "" {
+			writeProblem(w, http.StatusForbidden, why)
+			return "", false
+		}
+	}
+	if tenant, ok := s.signer.tenant(r); ok {
+		// A page may show what somebody gave it the URL of.
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		return tenant, true
+	}
+	if s.tokens == nil {
+		if why := foreign(r, true); why != "" {
+			writeProblem(w, http.StatusForbidden, why)
+			return "", false
+		}
+		return call.DefaultTenant, true
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if strings.EqualFold(scheme, "Bearer") {
+		if tenant, ok := s.tokens.Tenant(strings.TrimSpace(token)); ok {
+			return tenant, true
+		}
+	}
+	w.Header().Set("WWW-Authenticate", `Bearer realm="toolfleet"`)
+	writeProblem(w, http.StatusUnauthorized, "A bearer token is required.")
+	return "", false
+}
+
+// foreign says why a request to a server without tokens may be the work of a
+// web page: it names a host that is not loopback (DNS rebinding), or, with
+// origin, it was sent by a page of another origin. Programs send neither
+// header and pass.
+func foreign(r *http.Request, origin bool) string {
+	if !loopbackHost(r.Host) {
+		return "This server answers to loopback hosts only (localhost, 127.0.0.1, [::1])."
+	}
+	if !origin {
+		return ""
+	}
+	if o, ok := r.Header["Origin"]; ok {
+		u, err := url.Parse(strings.Join(o, ","))
+		if err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host) || u.Scheme != "http" {
+			return "This server takes no requests from pages of another origin."
+		}
+	}
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin":
+		return ""
+	}
+	return "This server takes no requests from pages of another origin."
+}
+
+// loopbackHost reports whether a Host header names this machine without the
+// help of DNS, with any port.
+func loopbackHost(hostport string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.IsLoopback()
+}
+
+// readBody reads the body of a POST within its bounds and leaves it in r, or
+// answers the request. It is read here and at once because a read deadline
+// that is still set while a request waits for its call would end the request.
+func readBody(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method != http.MethodPost {
+		return true
+	}
+	mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || mediaType != "application/json" {
+		writeProblem(w, http.StatusUnsupportedMediaType, "Content-Type: application/json is required.")
+		return false
+	}
+	rc := http.NewResponseController(w)
+	if err := rc.SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil {
+		writeProblem(w, http.StatusInternalServerError, "The request could not be read.")
+		return false
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.Header().Set("Connection", "close")
+		writeProblem(w, http.StatusRequestTimeout, "The body did not arrive in time.")
+		return false
+	case err != nil:
+		w.Header().Set("Connection", "close")
+		writeProblem(w, http.StatusBadRequest, "The body could not be read.")
+		return false
+	case len(body) > maxBody:
+		w.Header().Set("Connection", "close")
+		writeProblem(w, http.StatusRequestEntityTooLarge, "The body is longer than 4 MiB.")
+		return false
+	}
+	if err := rc.SetReadDeadline(time.Time{}); err != nil {
+		writeProblem(w, http.StatusInternalServerError, "The request could not be read.")
+		return false
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return true
+}

@@ -1,0 +1,134 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/toolfleet/toolfleet/dispatch"
+)
+
+// Server is the HTTP door. Make one with [New] and run it once.
+type Server struct {
+	Config
+
+	listener net.Listener
+	tokens   *Tokens // nil: everybody is the default tenant
+	signer   *signer
+	handler  http.Handler
+	requests chan struct{} // one per request being served
+	stopping atomic.Bool
+}
+
+// New checks the configuration and begins to listen; nothing is served before
+// Run. It fails, saying what to do, when the address could be reached from
+// beyond this machine and there is no token file.
+func New(c Config) (*Server, error) {
+	c = c.withDefaults()
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{Config: c, requests: make(chan struct{}, c.MaxRequests)}
+	if c.TokenFile != "" {
+		tokens, err := ReadTokenFile(c.TokenFile)
+		if err != nil {
+			return nil, err
+		}
+		s.tokens = tokens
+	}
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", c.Addr) //nolint:forbidigo // listening takes no time that a context could bound
+	if err != nil {
+		return nil, fmt.Errorf("httpapi: %w", err)
+	}
+	s.listener = l
+	if s.PublicURL == "" {
+		s.PublicURL = s.URL()
+	}
+	s.signer = newSigner(c.SigningKey, s.PublicURL, c.BlobURLLife)
+	s.handler = s.routes()
+	return s, nil
+}
+
+// Addr is the address that the server listens on.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// URL is the server's own base URL, "http://host:port".
+func (s *Server) URL() string { return "http://" + s.Addr().String() }
+
+// Bounds of a connection. There is no bound on the time of a whole request:
+// one that waits for its call takes as long as the call. Each single write has
+// one, and so has the reading of a body.
+const (
+	headerTimeout = 10 * time.Second
+	bodyTimeout   = 30 * time.Second
+	writeTimeout  = 30 * time.Second
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 64 << 10
+)
+
+// Run serves until ctx is done. Then it is not ready any more, takes no new
+// connection, lets requests go on for the drain time, ends what still streams
+// or waits (clients resume at another dispatcher), and returns when every
+// handler has.
+func (s *Server) Run(ctx context.Context) error {
+	requests, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(errShutdown)
+	server := &http.Server{
+		Handler:           s.handler,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		BaseContext:       func(net.Listener) context.Context { return requests },
+		ErrorLog:          slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(s.listener) }()
+
+	select {
+	case err := <-served:
+		return fmt.Errorf("httpapi: %w", err)
+	case <-ctx.Done():
+	}
+	s.stopping.Store(true)
+	err := s.shutdown(context.WithoutCancel(ctx), server, end)
+	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, serveErr)
+	}
+	if err != nil {
+		return fmt.Errorf("httpapi: shutdown: %w", err)
+	}
+	return nil
+}
+
+// endTimeout is how long handlers may take to return once they were told.
+const endTimeout = 5 * time.Second
+
+func (s *Server) shutdown(ctx context.Context, server *http.Server, end context.CancelCauseFunc) error {
+	stop := time.AfterFunc(s.Drain, func() { end(errShutdown) })
+	defer stop.Stop()
+	ctx, cancel := context.WithTimeout(ctx, s.Drain+endTimeout)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		return errors.Join(err, server.Close())
+	}
+	return nil
+}
+
+// ready says why the server should get no requests now.
+func (s *Server) ready() error {
+	if s.stopping.Load() {
+		return errShutdown
+	}
+	if s.Ready == nil {
+		return nil
+	}
+	return s.Ready()
+}
+
+// blobURL makes the URLs of blobs in what clients see.
+func (s *Server) blobURL() dispatch.BlobURL { return s.signer.url }

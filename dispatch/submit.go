@@ -1,0 +1,185 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/toolfleet/toolfleet/blob"
+	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/metrics"
+	"github.com/toolfleet/toolfleet/queue"
+	"github.com/toolfleet/toolfleet/results"
+)
+
+// Ticket names a call that was taken.
+type Ticket struct {
+	results.Ref
+	// Call is the call as its log holds it. When the same call came before,
+	// under another run id, it is the first one.
+	Call call.Call
+	// New is false when the call was known already.
+	New bool
+}
+
+// Submit takes a call: checks it, opens its log, queues the job. c.Arguments
+// is the text that the model produced; c's version, digest and blob are set
+// here.
+//
+// A call that the fleet refuses (unknown tool, arguments that do not fit) is
+// taken all the same: its log holds the refusal, and the ticket leads to it.
+// The same call again returns the same ticket and starts nothing.
+//
+// Errors: ErrMalformed, ErrConflict, ErrUnavailable. Once it has begun, Submit
+// goes on when ctx is cancelled, so that a call is taken whole or not at all.
+func (d *Dispatcher) Submit(ctx context.Context, c call.Call) (Ticket, error) {
+	ctx, cancel := detach(ctx)
+	defer cancel()
+
+	job, args, err := d.check(c)
+	if err != nil {
+		return Ticket{}, err
+	}
+	known, err := d.placeArguments(ctx, &job.Call, args)
+	if err != nil {
+		return Ticket{}, classify(err)
+	}
+	if known != nil {
+		return *known, nil
+	}
+	opened, err := d.Log.Admit(ctx, job)
+	if err != nil {
+		return Ticket{}, classify(err)
+	}
+	t := ticket(opened.Job, opened.New)
+	if opened.New {
+		d.Metrics.CallAdmitted(toolLabel(job))
+	}
+	switch {
+	case opened.Job.Refusal != nil:
+		d.refuse(ctx, t, opened.Job)
+	case opened.New:
+		d.push(ctx, t, opened.Job)
+	}
+	return t, nil
+}
+
+func ticket(job catalog.Job, isNew bool) Ticket {
+	c := job.Call
+	return Ticket{Ref: results.Ref{Tenant: c.Tenant, Key: c.Key()}, Call: c, New: isNew}
+}
+
+// check makes the job of a call, or says that it is malformed.
+func (d *Dispatcher) check(c call.Call) (catalog.Job, string, error) {
+	args := c.Arguments
+	c.Version = call.Version
+	c.ArgumentsBlob = ""
+	c.ArgumentsDigest = call.Digest(args)
+	if c.Priority == "" {
+		c.Priority = call.PriorityInteractive
+	}
+	if err := c.Validate(); err != nil {
+		return catalog.Job{}, "", malformed(err)
+	}
+	job, refusal := d.Catalog.Check(c, args, time.Now())
+	if refusal == nil {
+		if err := job.Spec.CheckTimeout(c.Timeout); err != nil {
+			return catalog.Job{}, "", malformed(err)
+		}
+	}
+	job.Call = c
+	job.Refusal = refusal
+	return job, args, nil
+}
+
+// malformed lists the problems of err in one line.
+func malformed(err error) error {
+	return fmt.Errorf("%w: %s", ErrMalformed, strings.ReplaceAll(err.Error(), "\n", "; "))
+}
+
+// placeArguments decides where the argument text travels: inside the job, in
+// a blob when it is too long for an event, or nowhere when it is longer than a
+// call may have and the call refused for it.
+//
+// A blob is written once, so a long text asks first whether the call is known:
+// the ticket it then returns is the answer to the submit.
+func (d *Dispatcher) placeArguments(ctx context.Context, c *call.Call, args string) (*Ticket, error) {
+	switch {
+	case len(args) > call.MaxArguments:
+		c.Arguments = ""
+		return nil, nil
+	case fitsInline(args):
+		c.Arguments = args
+		return nil, nil
+	}
+	id := blob.ID{Tenant: c.Tenant, Key: c.Key(), N: 0}
+	st, err := d.Log.Look(ctx, results.Ref{Tenant: id.Tenant, Key: id.Key})
+	switch {
+	case err == nil && (st.Job.Call.ArgumentsDigest != c.ArgumentsDigest || st.Job.Call.Tool != c.Tool):
+		return nil, ErrConflict
+	case err == nil && st.Job.Refusal == nil:
+		t := ticket(st.Job, false)
+		return &t, nil
+	case err != nil && !errors.Is(err, ErrNotFound):
+		return nil, err
+	}
+	if _, err := d.Blobs.Put(ctx, id, "application/json", []byte(args)); err != nil {
+		return nil, fmt.Errorf("dispatch: keep arguments: %w", err)
+	}
+	d.Metrics.BlobPut(int64(len(args)))
+	c.Arguments, c.ArgumentsBlob = "", id.String()
+	return nil, nil
+}
+
+// fitsInline measures the text as it will stand in JSON, where a control
+// character takes six bytes.
+func fitsInline(args string) bool {
+	if len(args) <= blob.InlinePart/6 {
+		return true
+	}
+	if len(args) > blob.InlinePart {
+		return false
+	}
+	encoded, err := json.Marshal(args)
+	return err == nil && len(encoded) <= blob.InlinePart
+}
+
+// refuse answers a refused call. It is done again whenever the same call comes
+// again, since the first dispatcher may have died before it: the log takes one
+// result. A failure is not the caller's: the admission holds the answer and
+// the keeper gives it.
+func (d *Dispatcher) refuse(ctx context.Context, t Ticket, job catalog.Job) {
+	won, err := d.Log.Finish(ctx, t.Ref, job.Call.ToolCallID, *job.Refusal)
+	switch {
+	case err != nil:
+		d.Logger.Warn("a refusal could not be published yet", "call", t.Key, "error", err)
+	case won:
+		d.ended(job, *job.Refusal)
+	}
+}
+
+// push queues the job. A failure is not the caller's: the log is open, and the
+// keeper pushes what waits in no queue.
+func (d *Dispatcher) push(ctx context.Context, t Ticket, job catalog.Job) {
+	if err := d.Queue.Push(ctx, job); err != nil && !errors.Is(err, queue.ErrWaiting) {
+		d.Logger.Warn("a call could not be queued yet", "call", t.Key, "tool", job.Spec.Name, "error", err)
+	}
+}
+
+// ended counts a call that this dispatcher ended.
+func (d *Dispatcher) ended(job catalog.Job, r call.Result) {
+	d.Metrics.CallEnded(metrics.Ended{Tool: toolLabel(job), Kind: string(r.Kind()), Status: string(r.Status()), Total: time.Since(job.Admitted)})
+}
+
+// toolLabel is the tool's name when the catalogue has it; what a caller made
+// up is no label.
+func toolLabel(job catalog.Job) string {
+	if job.Spec == nil {
+		return ""
+	}
+	return job.Spec.Name
+}
