@@ -149,7 +149,7 @@ func TestHandlerServesTheText(t *testing.T) {
 	reg := metrics.NewRegistry()
 	metrics.New(reg)
 	rec := httptest.NewRecorder()
-	metrics.Handler(reg).ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	metrics.Handler(reg).ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
 	body, err := io.ReadAll(rec.Result().Body)
 	if err != nil {
 		t.Fatal(err)

@@ -57,7 +57,7 @@ func (s *Server) getBlob(ctx context.Context, in *blobInput) (*huma.StreamRespon
 		return nil, s.fail(ctx, fmt.Errorf("httpapi: blob %s: %w", b.id, err))
 	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
-		defer b.Close()
+		defer b.close()
 		r, w := humago.Unwrap(hc)
 		h := w.Header()
 		h.Set("Content-Type", safeType(info.MimeType))
@@ -135,18 +135,16 @@ func (b *blobReader) Seek(offset int64, whence int) (int64, error) {
 		return 0, errors.New("httpapi: seek before the beginning of a blob")
 	}
 	if offset != b.offset {
-		b.Close()
+		b.close()
 		b.offset = offset
 	}
 	return offset, nil
 }
 
-// Close implements io.Closer. What was read is not written, so closing cannot
-// lose anything.
-func (b *blobReader) Close() error {
+// close ends the reading. Nothing was written, so an error costs nothing.
+func (b *blobReader) close() {
 	if b.body != nil {
 		_ = b.body.Close()
 		b.body = nil
 	}
-	return nil
 }

@@ -121,7 +121,7 @@ func (s *Server) answer(ctx context.Context, ref results.Ref, wait time.Duration
 	if st.Result == nil {
 		status = http.StatusAccepted
 	}
-	view := s.viewCall(ref, st)
+	view := s.viewCall(ctx, ref, st)
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		hc.SetHeader("Location", location(ref.Key))
 		hc.SetHeader("Content-Type", "application/json")
@@ -182,7 +182,7 @@ func (s *Server) getCall(ctx context.Context, in *callInput) (*callOutput, error
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	return &callOutput{http.StatusOK, s.viewCall(ref, st)}, nil
+	return &callOutput{http.StatusOK, s.viewCall(ctx, ref, st)}, nil
 }
 
 type cancelInput struct {
@@ -204,7 +204,7 @@ func (s *Server) cancelCall(ctx context.Context, in *cancelInput) (*callOutput, 
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	out := &callOutput{http.StatusAccepted, s.viewCall(ref, st)}
+	out := &callOutput{http.StatusAccepted, s.viewCall(ctx, ref, st)}
 	if ended || st.Result != nil {
 		out.Status = http.StatusOK
 	}

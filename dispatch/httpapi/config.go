@@ -30,8 +30,9 @@ type Config struct {
 	// TokenFile holds "tenant token" a line; see [ReadTokens]. Empty means
 	// that every request is the default tenant's.
 	TokenFile string
-	// PublicURL is the base of the URLs of blobs, as clients reach the
-	// server; "http://" and the address by default.
+	// PublicURL is the base of the URLs of blobs, for a server that clients
+	// reach by another name than the one they ask with, such as behind a proxy
+	// that speaks TLS. By default it is "http://" and the request's Host.
 	PublicURL string
 	// SigningKey signs the URLs of blobs, at least 32 bytes. All dispatchers
 	// of a fleet need the same. Nil makes a random one: URLs then end with

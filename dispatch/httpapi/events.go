@@ -22,7 +22,7 @@ func (s *Server) registerEvents(api huma.API) {
 		OperationID: "followCall", Method: http.MethodGet, Path: "/v1/calls/{id}/events", Tags: tagCalls,
 		Summary: "Follow a call as an AG-UI run (server-sent events)",
 		Description: "With Last-Event-ID the stream resumes behind that event: it begins again with RUN_STARTED, the call and a whole snapshot of its activity. " +
-			"204 says that the client has seen the end.",
+			"A stream that ends without RUN_FINISHED was cut and is to be resumed. 204 says that the client has seen the end.",
 		Responses: map[string]*huma.Response{
 			"200": withEventStream(&huma.Response{Description: "A whole AG-UI run.", Content: map[string]*huma.MediaType{}}),
 			"204": {Description: "The client has seen the end of the run."},
@@ -67,7 +67,7 @@ func (s *Server) follow(ctx context.Context, in *followInput) (*huma.StreamRespo
 
 // stream begins to follow the call, and streams it once that has worked.
 func (s *Server) stream(ctx context.Context, ref results.Ref, after uint64) (*huma.StreamResponse, error) {
-	run, err := s.Dispatcher.Follow(ctx, ref, dispatch.FollowOptions{After: after, BlobURL: s.blobURL()})
+	run, err := s.Dispatcher.Follow(ctx, ref, dispatch.FollowOptions{After: after, BlobURL: s.blobURL(ctx)})
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -89,8 +89,9 @@ func (s *Server) stream(ctx context.Context, ref results.Ref, after uint64) (*hu
 var errSilent = errors.New("httpapi: nothing to send")
 
 // pump writes a run until it ends, the client goes away, or the server stops.
-// A stream that cannot go on says so by RUN_ERROR: a client would take a mere
-// end for the end of the run.
+//
+// A stream that cannot go on just ends, without RUN_FINISHED. RUN_ERROR would
+// say that the run is over, and a client would not come back for the rest.
 func (s *Server) pump(ctx context.Context, run *dispatch.Run, w *eventWriter) {
 	for {
 		ev, err := s.next(ctx, run)
@@ -100,20 +101,11 @@ func (s *Server) pump(ctx context.Context, run *dispatch.Run, w *eventWriter) {
 		case errors.Is(err, errSilent):
 			err = w.comment("keep-alive")
 		case errors.Is(err, io.EOF):
-			return
-		case ctx.Err() != nil && !errors.Is(err, errShutdown):
-			return // the client is gone
-		default:
-			if !errors.Is(err, errShutdown) {
-				s.Logger.Warn("a stream was cut", "error", err)
-			}
-			_ = w.event(dispatch.RunEvent{Event: agui.RunError{
-				Message: "The stream was cut and the call goes on. Follow it again with Last-Event-ID.", Code: "toolfleet.stream_cut",
-			}})
-			return
+		case ctx.Err() == nil:
+			s.Logger.Warn("a stream was cut", "error", err)
 		}
 		if err != nil {
-			return // nobody reads any more
+			return
 		}
 	}
 }

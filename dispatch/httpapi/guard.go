@@ -22,14 +22,23 @@ import (
 // understands and not a 413.
 const maxBody = 4 << 20
 
-// tenantKey is the context key of the request's tenant.
-type tenantKey struct{}
-
-// tenantOf returns the tenant that the guard has decided on.
-func tenantOf(ctx context.Context) string {
-	t, _ := ctx.Value(tenantKey{}).(string)
-	return t
+// caller is who a request comes from, as the guard has decided.
+type caller struct {
+	tenant string
+	// base is the URL under which the client reached the server.
+	base string
 }
+
+// callerKey is the context key of the caller.
+type callerKey struct{}
+
+func callerOf(ctx context.Context) caller {
+	c, _ := ctx.Value(callerKey{}).(caller)
+	return c
+}
+
+// tenantOf is the tenant of a request.
+func tenantOf(ctx context.Context) string { return callerOf(ctx).tenant }
 
 // guard lets a request through to next when it may come in, and decides whose
 // it is. The order matters: who asks is settled before anything is read.
@@ -54,7 +63,11 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		if !readBody(w, r) {
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), tenantKey{}, tenant)))
+		c := caller{tenant: tenant, base: s.PublicURL}
+		if c.base == "" {
+			c.base = "http://" + r.Host
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
 	})
 }
 

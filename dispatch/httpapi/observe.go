@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"net/http"
@@ -23,7 +24,7 @@ func (s *Server) observe(mux *http.ServeMux, next http.Handler) http.Handler {
 		w := &responseWriter{ResponseWriter: rw, controller: http.NewResponseController(rw)}
 		w.begin()
 		defer func() {
-			s.Metrics.HTTPRequest(door, route(mux, r), r.Method, w.status, time.Since(began))
+			s.Metrics.HTTPRequest(door, route(mux, r), r.Method, cmp.Or(w.status, http.StatusOK), time.Since(began))
 		}()
 		defer func() {
 			if p := recover(); p != nil {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/toolfleet/toolfleet/blob"
 	"github.com/toolfleet/toolfleet/dispatch"
 )
 
@@ -46,10 +47,7 @@ func New(c Config) (*Server, error) {
 		return nil, fmt.Errorf("httpapi: %w", err)
 	}
 	s.listener = l
-	if s.PublicURL == "" {
-		s.PublicURL = s.URL()
-	}
-	s.signer = newSigner(c.SigningKey, s.PublicURL, c.BlobURLLife)
+	s.signer = newSigner(c.SigningKey, c.BlobURLLife)
 	s.handler = s.routes()
 	return s, nil
 }
@@ -130,5 +128,8 @@ func (s *Server) ready() error {
 	return s.Ready()
 }
 
-// blobURL makes the URLs of blobs in what clients see.
-func (s *Server) blobURL() dispatch.BlobURL { return s.signer.url }
+// blobURL makes the URLs of blobs in what the client of a request sees.
+func (s *Server) blobURL(ctx context.Context) dispatch.BlobURL {
+	base := callerOf(ctx).base
+	return func(id blob.ID) string { return s.signer.url(base, id) }
+}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"time"
 
@@ -71,8 +72,8 @@ func (parts) Schema(huma.Registry) *huma.Schema {
 }
 
 // viewResult makes blobs fetchable and the list of parts never null.
-func (s *Server) viewResult(r call.Result, ref results.Ref) *resultView {
-	r = dispatch.PublicResult(r, ref, s.blobURL())
+func viewResult(r call.Result, ref results.Ref, url dispatch.BlobURL) *resultView {
+	r = dispatch.PublicResult(r, ref, url)
 	if r.Content == nil {
 		r.Content = []agui.Part{}
 	}
@@ -80,7 +81,7 @@ func (s *Server) viewResult(r call.Result, ref results.Ref) *resultView {
 }
 
 // viewCall shows a standing.
-func (s *Server) viewCall(ref results.Ref, st dispatch.Standing) callView {
+func (s *Server) viewCall(ctx context.Context, ref results.Ref, st dispatch.Standing) callView {
 	c := st.Job.Call
 	v := callView{
 		ID: ref.Key, ToolCallID: c.ToolCallID, ThreadID: c.ThreadID, RunID: c.RunID, Tool: c.Tool,
@@ -88,7 +89,7 @@ func (s *Server) viewCall(ref results.Ref, st dispatch.Standing) callView {
 		Cancelling: st.Cancel != nil && st.Result == nil,
 	}
 	if st.Result != nil {
-		v.Result = s.viewResult(*st.Result, ref)
+		v.Result = viewResult(*st.Result, ref, s.blobURL(ctx))
 	}
 	return v
 }

@@ -30,28 +30,28 @@ const (
 // they expire.
 type signer struct {
 	key  []byte
-	base string
 	life time.Duration
 	now  func() time.Time
 }
 
-func newSigner(key []byte, base string, life time.Duration) *signer {
+func newSigner(key []byte, life time.Duration) *signer {
 	if key == nil {
 		key = make([]byte, minSigningKey)
 		rand.Read(key) // never fails
 	}
-	return &signer{key: key, base: strings.TrimSuffix(base, "/"), life: life, now: time.Now}
+	return &signer{key: key, life: life, now: time.Now}
 }
 
-// url makes the URL of a blob.
-func (s *signer) url(id blob.ID) string {
+// url makes the URL of a blob on the server that base leads to. The signature
+// does not cover base: it is good wherever its key is.
+func (s *signer) url(base string, id blob.ID) string {
 	expires := s.now().Add(s.life).Unix()
 	q := url.Values{
 		paramTenant:    {id.Tenant},
 		paramExpires:   {strconv.FormatInt(expires, 10)},
 		paramSignature: {s.signature(id, expires)},
 	}
-	return fmt.Sprintf("%s/v1/calls/%s/blobs/%d?%s", s.base, id.Key, id.N, q.Encode())
+	return fmt.Sprintf("%s/v1/calls/%s/blobs/%d?%s", strings.TrimSuffix(base, "/"), id.Key, id.N, q.Encode())
 }
 
 // signature covers everything that the URL says. A reference has one spelling
