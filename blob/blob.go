@@ -4,14 +4,10 @@
 package blob
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/toolfleet/toolfleet/call"
 )
@@ -68,29 +64,4 @@ type Info struct {
 	MimeType string
 	// Digest is "sha256:" and hex; doors use it as the ETag.
 	Digest string
-}
-
-// Store is the object store toolfleet_blobs. It is safe for concurrent use.
-type Store struct{}
-
-// Options of [Open].
-type Options struct {
-	// MaxBytes bounds the store; 0 means 4 GiB.
-	MaxBytes int64
-}
-
-// Open creates or checks the store.
-func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error) {
-	panic("unwritten")
-}
-
-// Put writes a blob once. A second put of the same id with the same bytes
-// succeeds; with others it fails.
-func (s *Store) Put(ctx context.Context, id ID, mimeType string, data []byte) (Info, error) {
-	panic("unwritten")
-}
-
-// Get opens a blob at offset. ErrNotFound when it is not there.
-func (s *Store) Get(ctx context.Context, id ID, offset int64) (Info, io.ReadCloser, error) {
-	panic("unwritten")
 }
