@@ -2,8 +2,10 @@ package queue
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"log/slog"
+	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,75 +25,181 @@ var (
 	ErrDraining = errors.New("queue: worker is draining")
 )
 
+// DefaultClass is the class of a job whose spec names none.
+const DefaultClass = "default"
+
 // Queue holds TOOLFLEET_CALLS and TOOLFLEET_READY. It is safe for concurrent use.
-type Queue struct{}
+type Queue struct {
+	js    jetstream.JetStream
+	api   string
+	opts  Options
+	calls jetstream.Stream
+	ready jetstream.Stream
+}
 
 // Options of [Open].
 type Options struct {
 	// MaxBytes bounds each stream; 0 means 1 GiB.
 	MaxBytes int64
+	// Replicas is how many servers keep the streams; 0 means 1.
+	Replicas int
+	// AckWait is how long a delivery lives without a heartbeat; 0 means 15 s.
+	// Heartbeats come three times as often. It must be the same for every
+	// process of a fleet.
+	AckWait time.Duration
 }
 
 // Open creates or checks the streams.
 func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Queue, error) {
-	panic("unwritten")
+	if o.MaxBytes == 0 {
+		o.MaxBytes = 1 << 30
+	}
+	if o.AckWait == 0 {
+		o.AckWait = 15 * time.Second
+	}
+	o.Replicas = max(o.Replicas, 1)
+	q := &Queue{js: js, api: apiPrefix(js), opts: o}
+	for _, s := range []struct {
+		into   *jetstream.Stream
+		config jetstream.StreamConfig
+	}{{&q.calls, callsConfig(o)}, {&q.ready, readyConfig(o)}} {
+		stream, err := js.CreateOrUpdateStream(ctx, s.config)
+		if err != nil {
+			return nil, fmt.Errorf("queue: stream %s: %w", s.config.Name, err)
+		}
+		*s.into = stream
+	}
+	return q, nil
 }
 
-// Push puts a job into READY. ErrWaiting when it is there already.
-func (q *Queue) Push(ctx context.Context, job catalog.Job) error { panic("unwritten") }
+var classForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// classOf is the class of a job, checked, since it becomes part of a subject.
+func classOf(class string) (string, error) {
+	if class == "" {
+		return DefaultClass, nil
+	}
+	if !classForm.MatchString(class) {
+		return "", fmt.Errorf("queue: %q is not a class: [A-Za-z0-9_-]{1,64}", class)
+	}
+	return class, nil
+}
+
+// place is the subject of a job in READY.
+func place(class string, key call.Key) (string, error) {
+	class, err := classOf(class)
+	if err != nil {
+		return "", err
+	}
+	if _, err := call.ParseKey(string(key)); err != nil {
+		return "", fmt.Errorf("queue: %w", err)
+	}
+	return readyPrefix + class + "." + string(key), nil
+}
+
+// Push puts a job into READY. ErrWaiting when it is there already, waiting or
+// being worked on.
+func (q *Queue) Push(ctx context.Context, job catalog.Job) error {
+	if job.Spec == nil {
+		return errors.New("queue: push: the job has no spec, so nothing could run it")
+	}
+	subject, err := place(job.Spec.Class, job.Call.Key())
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(job)
+	if err != nil {
+		return fmt.Errorf("queue: push: %w", err)
+	}
+	if limit := q.js.Conn().MaxPayload(); int64(len(data)) > limit {
+		return fmt.Errorf("queue: push: a job of %d bytes is over the server's limit of %d bytes (max_payload)", len(data), limit)
+	}
+	if _, err := q.js.Publish(ctx, subject, data); err != nil {
+		return q.refused(ctx, subject, err)
+	}
+	return nil
+}
+
+// refused finds out why the server did not take a job. It has one code for a
+// subject that is taken and for a stream that is full, and the text is not to
+// be relied on: so ask whether the job is there. Push is tried again when an
+// acknowledgement was lost, and then it is there, too.
+func (q *Queue) refused(ctx context.Context, subject string, cause error) error {
+	var api *jetstream.APIError
+	if !errors.As(cause, &api) || api.ErrorCode != storeFailed {
+		return fmt.Errorf("queue: push: %w", cause)
+	}
+	switch _, err := q.ready.GetLastMsgForSubject(ctx, subject); {
+	case err == nil:
+		return ErrWaiting
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return fmt.Errorf("%w: %w", ErrFull, cause)
+	default:
+		return fmt.Errorf("queue: push: %w", errors.Join(cause, err))
+	}
+}
+
+// storeFailed is the server's code for a message that the store did not take.
+const storeFailed jetstream.ErrorCode = 10077
+
+// Has reports whether the job is in READY, waiting or being worked on.
+func (q *Queue) Has(ctx context.Context, class string, key call.Key) (bool, error) {
+	subject, err := place(class, key)
+	if err != nil {
+		return false, err
+	}
+	switch _, err := q.ready.GetLastMsgForSubject(ctx, subject); {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return false, nil
+	default:
+		return false, fmt.Errorf("queue: look for %s: %w", key, err)
+	}
+}
 
 // Remove takes a job away, wherever it waits. Removing one that is not there
-// is no error.
-func (q *Queue) Remove(ctx context.Context, class string, key call.Key) error { panic("unwritten") }
+// is no error. A worker that has it in its hands is not told: cancel the call
+// in its log for that.
+func (q *Queue) Remove(ctx context.Context, class string, key call.Key) error {
+	subject, err := place(class, key)
+	if err != nil {
+		return err
+	}
+	class, _ = classOf(class)
+	waiting := callsPrefix + class + ".*.*.*." + string(key)
+	err = errors.Join(
+		q.ready.Purge(ctx, jetstream.WithPurgeSubject(subject)),
+		q.calls.Purge(ctx, jetstream.WithPurgeSubject(waiting)),
+	)
+	if err != nil {
+		return fmt.Errorf("queue: remove %s: %w", key, err)
+	}
+	return nil
+}
 
 // Depth is how many jobs wait and how many are being worked on.
 type Depth struct{ Waiting, InFlight int }
 
 // Depth asks the server.
-func (q *Queue) Depth(ctx context.Context, class string) (Depth, error) { panic("unwritten") }
-
-// Delivery is one job in one slot's hands.
-type Delivery struct {
-	Job catalog.Job
-	// Delivered counts deliveries, 1 for the first.
-	Delivered int
+func (q *Queue) Depth(ctx context.Context, class string) (Depth, error) {
+	c, err := q.consumer(ctx, class)
+	if err != nil {
+		return Depth{}, err
+	}
+	info := c.CachedInfo()
+	return Depth{Waiting: int(info.NumPending), InFlight: info.NumAckPending}, nil
 }
 
-// Ack ends the delivery for good.
-func (d *Delivery) Ack(ctx context.Context) error { panic("unwritten") }
-
-// Retry gives the job back; it is delivered again after delay.
-func (d *Delivery) Retry(ctx context.Context, delay time.Duration) error { panic("unwritten") }
-
-// Handler works on one delivery. It ends every delivery by Ack or Retry; one
-// that returns without either is given back by the server, with a log line.
-// Its context is cancelled, with [ErrDraining] as the cause, when the drain
-// time is over.
-type Handler interface {
-	Handle(ctx context.Context, d *Delivery)
+// consumer creates or checks the consumer of a class; all its workers share it.
+func (q *Queue) consumer(ctx context.Context, class string) (jetstream.Consumer, error) {
+	class, err := classOf(class)
+	if err != nil {
+		return nil, err
+	}
+	c, err := q.ready.CreateOrUpdateConsumer(ctx, consumerConfig(class, q.opts))
+	if err != nil {
+		return nil, fmt.Errorf("queue: consumer of class %s: %w", class, err)
+	}
+	return c, nil
 }
-
-// Server runs slots.
-type Server struct {
-	Queue   *Queue
-	Handler Handler
-	// Class is the class of jobs taken; empty means "default".
-	Class string
-	// Slots is how many deliveries are worked on at once.
-	Slots int
-	// Ready says whether the worker can work; nil means always. A server that
-	// is not ready pulls nothing.
-	Ready func() bool
-	// Drain is how long handlers may go on once ctx is done; 0 means 60 s.
-	Drain time.Duration
-	Log   *slog.Logger
-}
-
-// Run pulls until ctx is done, then drains, and returns when every handler has.
-func (s *Server) Run(ctx context.Context) error { panic("unwritten") }
-
-// Hurry ends a drain now: handlers' contexts are cancelled at once.
-func (s *Server) Hurry() { panic("unwritten") }
-
-// Busy is how many slots are in use.
-func (s *Server) Busy() int { panic("unwritten") }

@@ -2,6 +2,9 @@ package queue
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,21 +23,129 @@ type WorkerInfo struct {
 	Started     time.Time `json:"started"`
 }
 
-// Registry is the bucket of living workers: heartbeat 5 s, TTL 15 s.
-type Registry struct{}
+const (
+	// WorkersBucket is the name of the bucket of living workers.
+	WorkersBucket = "toolfleet_workers"
+	// WorkerTTL is how long a worker counts as alive after its last heartbeat.
+	WorkerTTL = 15 * time.Second
+	// workerBeat is how often it beats.
+	workerBeat = 5 * time.Second
+	// markerTTL is how long a marker tells watchers that an entry expired.
+	markerTTL = time.Minute
+)
+
+// Registry is the bucket of living workers: heartbeat 5 s, TTL 15 s. It is
+// safe for concurrent use.
+type Registry struct{ kv jetstream.KeyValue }
 
 // OpenRegistry creates or checks the bucket.
-func OpenRegistry(ctx context.Context, js jetstream.JetStream) (*Registry, error) { panic("unwritten") }
+func OpenRegistry(ctx context.Context, js jetstream.JetStream) (*Registry, error) {
+	kv, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+		Bucket:         WorkersBucket,
+		Description:    "Toolfleet: workers that are alive",
+		History:        1,
+		TTL:            WorkerTTL,
+		LimitMarkerTTL: markerTTL,
+		MaxBytes:       16 << 20,
+		MaxValueSize:   16 << 10,
+		Storage:        jetstream.FileStorage,
+		Replicas:       1,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("queue: bucket %s: %w", WorkersBucket, err)
+	}
+	return &Registry{kv}, nil
+}
 
 // Run registers a worker, beats until ctx is done, then deletes the entry.
-// info is called at every beat.
-func (r *Registry) Run(ctx context.Context, info func() WorkerInfo) error { panic("unwritten") }
+// info is called at every beat. A beat that fails is made good by the next
+// one; Run fails only when the first one does.
+func (r *Registry) Run(ctx context.Context, info func() WorkerInfo) error {
+	if err := r.beat(ctx, info()); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	ticker := time.NewTicker(workerBeat)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return r.leave(ctx, info())
+		case <-ticker.C:
+			_ = r.beat(ctx, info())
+		}
+	}
+}
+
+func (r *Registry) beat(ctx context.Context, w WorkerInfo) error {
+	ctx, cancel := context.WithTimeout(ctx, workerBeat)
+	defer cancel()
+	data, err := json.Marshal(w)
+	if err != nil {
+		return fmt.Errorf("queue: register worker: %w", err)
+	}
+	if _, err := r.kv.Put(ctx, w.ID, data); err != nil {
+		return fmt.Errorf("queue: register worker %s: %w", w.ID, err)
+	}
+	return nil
+}
+
+// leave deletes the entry, unless another incarnation has taken it over.
+func (r *Registry) leave(ctx context.Context, w WorkerInfo) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), workerBeat)
+	defer cancel()
+	switch alive, err := r.Alive(ctx, w.ID, w.Incarnation); {
+	case err != nil:
+		return err
+	case !alive:
+		return nil
+	}
+	if err := r.kv.Delete(ctx, w.ID); err != nil {
+		return fmt.Errorf("queue: sign off worker %s: %w", w.ID, err)
+	}
+	return nil
+}
 
 // Alive reports whether that incarnation of the worker beats. A worker that
 // was started again is another incarnation, so the old one is dead at once.
 func (r *Registry) Alive(ctx context.Context, id, incarnation string) (bool, error) {
-	panic("unwritten")
+	e, err := r.kv.Get(ctx, id)
+	switch {
+	case errors.Is(err, jetstream.ErrKeyNotFound), errors.Is(err, jetstream.ErrInvalidKey):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("queue: look for worker %s: %w", id, err)
+	}
+	var w WorkerInfo
+	if err := json.Unmarshal(e.Value(), &w); err != nil {
+		return false, fmt.Errorf("queue: worker %s: %w", id, err)
+	}
+	return w.Incarnation == incarnation, nil
 }
 
 // List lists the living workers.
-func (r *Registry) List(ctx context.Context) ([]WorkerInfo, error) { panic("unwritten") }
+func (r *Registry) List(ctx context.Context) ([]WorkerInfo, error) {
+	watch, err := r.kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+	if err != nil {
+		return nil, fmt.Errorf("queue: list workers: %w", err)
+	}
+	defer func() { _ = watch.Stop() }() // fails on a closed connection only
+	workers := []WorkerInfo{}
+	for {
+		select {
+		case e := <-watch.Updates():
+			if e == nil { // everything that was there has come
+				return workers, nil
+			}
+			var w WorkerInfo
+			if err := json.Unmarshal(e.Value(), &w); err != nil {
+				return nil, fmt.Errorf("queue: worker %s: %w", e.Key(), err)
+			}
+			workers = append(workers, w)
+		case <-ctx.Done():
+			return nil, fmt.Errorf("queue: list workers: %w", context.Cause(ctx))
+		}
+	}
+}

@@ -1,0 +1,254 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"github.com/nats-io/nats.go"
+)
+
+// Handler works on one delivery. It ends every delivery by Ack or Retry; one
+// that returns without either is given back by the server, with a log line.
+// Its context is cancelled, with [ErrDraining] as the cause, when the drain
+// time is over.
+type Handler interface {
+	Handle(ctx context.Context, d *Delivery)
+}
+
+// HandlerFunc is a function that is a [Handler].
+type HandlerFunc func(ctx context.Context, d *Delivery)
+
+// Handle calls f.
+func (f HandlerFunc) Handle(ctx context.Context, d *Delivery) { f(ctx, d) }
+
+// Server runs slots. Its fields must not change once Run was called; a Server
+// is run once.
+type Server struct {
+	Queue   *Queue
+	Handler Handler
+	// Class is the class of jobs taken; empty means "default".
+	Class string
+	// Slots is how many deliveries are worked on at once; less than 1 means 1.
+	Slots int
+	// Ready says whether the worker can work; nil means always. A server that
+	// is not ready pulls nothing.
+	Ready func() bool
+	// Drain is how long handlers may go on once ctx is done; 0 means 60 s.
+	Drain time.Duration
+	// Grace is how long handlers may take to return once their contexts are
+	// cancelled; 0 means 30 s.
+	Grace time.Duration
+	// Log takes what goes wrong; nil means nothing is said.
+	Log *slog.Logger
+
+	busy    atomic.Int64
+	once    sync.Once
+	hurried chan struct{}
+}
+
+const (
+	// readyEvery is how often a server that is not ready looks again.
+	readyEvery = 100 * time.Millisecond
+	// giveBackDelay keeps a delivery that its handler dropped, or that this
+	// worker cannot read, from coming back at once.
+	giveBackDelay = 5 * time.Second
+	newerDelay    = 30 * time.Second
+	// settleTimeout bounds the settling that the server does by itself.
+	settleTimeout = 10 * time.Second
+)
+
+func (s *Server) init() {
+	s.once.Do(func() {
+		s.hurried = make(chan struct{}, 1)
+	})
+}
+
+// Run pulls until ctx is done, then drains, and returns when every handler
+// has: stop pulling, wait for the handlers up to Drain, cancel their contexts
+// with [ErrDraining], wait up to Grace. It fails when the class is none, or
+// when handlers were still at work at the end.
+func (s *Server) Run(ctx context.Context) error {
+	s.init()
+	class, err := classOf(s.Class)
+	if err != nil {
+		return err
+	}
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
+	}
+	// Handlers outlive ctx: their contexts keep its values only.
+	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	var slots, watch sync.WaitGroup
+	for range max(s.Slots, 1) {
+		slots.Go(func() { s.slot(ctx, work, class) })
+	}
+	watch.Go(func() { s.watch(ctx, class) })
+	defer watch.Wait()
+
+	<-ctx.Done()
+	done := make(chan struct{})
+	go func() { slots.Wait(); close(done) }() // ends with the last handler
+	if s.await(done, or(s.Drain, 60*time.Second)) {
+		return nil
+	}
+	cancel(ErrDraining)
+	if !s.awaitGrace(done) {
+		return fmt.Errorf("queue: %d handlers did not return within %s of being cancelled", s.Busy(), or(s.Grace, 30*time.Second))
+	}
+	return nil
+}
+
+func or(d, zero time.Duration) time.Duration {
+	if d == 0 {
+		return zero
+	}
+	return d
+}
+
+// await waits for done, for at most d, or until somebody hurries.
+func (s *Server) await(done <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+	case <-s.hurried:
+	}
+	return false
+}
+
+func (s *Server) awaitGrace(done <-chan struct{}) bool {
+	timer := time.NewTimer(or(s.Grace, 30*time.Second))
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// Hurry ends a drain now: handlers' contexts are cancelled at once.
+func (s *Server) Hurry() {
+	s.init()
+	select {
+	case s.hurried <- struct{}{}:
+	default: // somebody hurried already
+	}
+}
+
+// Busy is how many slots are in use.
+func (s *Server) Busy() int { return int(s.busy.Load()) }
+
+func (s *Server) isReady() bool { return s.Ready == nil || s.Ready() }
+
+// slot takes one delivery after another until ctx is done. Deliveries are
+// handled under work.
+func (s *Server) slot(ctx, work context.Context, class string) {
+	p := newPuller(s.Queue, class)
+	defer p.close()
+	b := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))
+	for ctx.Err() == nil {
+		if !s.isReady() {
+			p.close()
+			pause(ctx, readyEvery)
+			continue
+		}
+		msg, err := p.next(ctx)
+		switch {
+		case err == nil && msg == nil:
+			continue
+		case err == nil:
+			b.Reset()
+			s.take(work, msg)
+			continue
+		case ctx.Err() != nil:
+			return
+		}
+		s.repair(ctx, class, err)
+		pause(ctx, b.NextBackOff())
+	}
+}
+
+// repair makes the consumer anew when it may be gone. Creating one that is
+// there changes nothing.
+func (s *Server) repair(ctx context.Context, class string, cause error) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	if _, err := s.Queue.consumer(ctx, class); err != nil && ctx.Err() == nil {
+		s.Log.Warn("cannot pull from the queue", "class", class, "error", errors.Join(cause, err))
+	}
+}
+
+// pause waits for d or until ctx is done.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// take reads a message and has it handled, or says what becomes of it.
+func (s *Server) take(work context.Context, msg *nats.Msg) {
+	s.busy.Add(1)
+	defer s.busy.Add(-1)
+	d, err := newDelivery(s.Queue.js.Conn(), msg)
+	switch {
+	case errors.Is(err, errNewer):
+		s.Log.Warn("job left to a newer worker", "subject", msg.Subject, "error", err)
+		s.settle(work, d, func(ctx context.Context) error { return d.Retry(ctx, newerDelay) })
+	case err != nil:
+		s.Log.Error("message dropped from the queue", "subject", msg.Subject, "bytes", len(msg.Data), "error", err)
+		s.settle(work, d, d.terminate)
+	case !s.isReady():
+		s.settle(work, d, func(ctx context.Context) error { return d.Retry(ctx, 0) })
+	default:
+		s.handle(work, d)
+	}
+}
+
+// handle runs the handler with a heartbeat beside it.
+func (s *Server) handle(work context.Context, d *Delivery) {
+	ctx, cancel := context.WithCancel(work)
+	var beat sync.WaitGroup
+	beat.Go(func() { d.beat(ctx, s.Queue.opts.AckWait/3) })
+	s.call(ctx, d)
+	cancel()
+	beat.Wait()
+	if d.settled.Load() {
+		return
+	}
+	s.Log.Error("handler neither acknowledged nor gave back its delivery", "call", d.Job.Call.Key())
+	s.settle(work, d, func(ctx context.Context) error { return d.Retry(ctx, giveBackDelay) })
+}
+
+// call runs the handler. A panic in it is a bug of ours, not of a tool: tools
+// run elsewhere.
+func (s *Server) call(ctx context.Context, d *Delivery) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.Log.Error("handler panicked", "call", d.Job.Call.Key(), "panic", r, "stack", string(debug.Stack()))
+		}
+	}()
+	s.Handler.Handle(ctx, d)
+}
+
+// settle ends a delivery on the server's own account, also while draining.
+func (s *Server) settle(work context.Context, d *Delivery, end func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(work), settleTimeout)
+	defer cancel()
+	if err := end(ctx); err != nil {
+		s.Log.Warn("delivery not settled, the ack wait will give it back", "call", d.Job.Call.Key(), "error", err)
+	}
+}
