@@ -1,6 +1,11 @@
 package tool
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/toolfleet/toolfleet/call"
+)
 
 // The kinds of a tool. The empty kind means function, so compare against
 // KindServer.
@@ -45,4 +50,15 @@ type Annotations struct {
 	Destructive bool `json:"destructive,omitempty"`
 	// OpenWorld says that a call reaches things outside the fleet.
 	OpenWorld bool `json:"openWorld,omitempty"`
+}
+
+// validate says why a tool may not bear this info.
+func (i Info) validate() error {
+	switch {
+	case !call.ValidToolName(i.Name):
+		return fmt.Errorf("tool: the name %q is not 1 to 64 of A-Z, a-z, 0-9, _ and -", i.Name)
+	case i.Kind == KindServer && i.ServerType == "":
+		return fmt.Errorf("tool: the server tool %q has no server type", i.Name)
+	}
+	return nil
 }

@@ -1,0 +1,219 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/toolfleet/toolfleet/agui"
+	"github.com/toolfleet/toolfleet/call"
+)
+
+// Environment variables that the fleet sets for a tool.
+const (
+	// EnvFD is the number of the file descriptor that takes messages.
+	EnvFD = "TOOLFLEET_FD"
+	// EnvCallID is the toolCallId.
+	EnvCallID = "TOOLFLEET_CALL_ID"
+	// EnvTool is the name the model called.
+	EnvTool = "TOOLFLEET_TOOL"
+)
+
+// Exit codes of [Main]. An error result that was delivered as a message exits
+// with 0, because the message says it already: other codes then always mean
+// that something else went wrong, and stay free for tools that exit by
+// themselves.
+const (
+	exitOK     = 0
+	exitFailed = 1 // no result could be delivered, or it is an error and was printed
+	exitUsage  = 2
+)
+
+// Main serves one call inside a sandbox and exits. The arguments are read from
+// stdin; updates and the result go out as messages on the file descriptor that
+// TOOLFLEET_FD names. Without it, by hand in a terminal, the answer is printed
+// on stdout and progress on stderr. A single tool answers whatever name was
+// called; of several, TOOLFLEET_TOOL chooses. With --describe the tools' infos
+// are printed as a JSON list. SIGTERM and SIGINT cancel the function's context.
+func Main(tools ...Tool) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	code := program{
+		tools: tools, args: os.Args[1:], getenv: os.Getenv,
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
+		open: openFD,
+	}.run(ctx)
+	stop()
+	os.Exit(code)
+}
+
+// program is one run of a tool program, with its surroundings as fields.
+type program struct {
+	tools          []Tool
+	args           []string
+	getenv         func(string) string
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	open           func(fd string) (io.WriteCloser, error)
+}
+
+func (p program) run(ctx context.Context) int {
+	switch {
+	case len(p.args) == 1 && p.args[0] == "--describe":
+		return p.describe()
+	case len(p.args) > 0:
+		return p.fail(exitUsage, errors.New("usage: a JSON object on stdin, or --describe"))
+	}
+	t, err := p.choose()
+	if err != nil {
+		return p.fail(exitUsage, err)
+	}
+	input, err := io.ReadAll(io.LimitReader(p.stdin, call.MaxArguments+1))
+	if err != nil {
+		return p.fail(exitFailed, fmt.Errorf("read the arguments: %w", err))
+	}
+	req := Request{ID: p.getenv(EnvCallID), Name: p.getenv(EnvTool), Input: input, OnPanic: p.panicked}
+	if req.Name == "" {
+		req.Name = t.Info().Name
+	}
+	fd := p.getenv(EnvFD)
+	if fd == "" {
+		return p.print(ctx, t, req)
+	}
+	out, err := p.open(fd)
+	if err != nil {
+		return p.fail(exitFailed, err)
+	}
+	defer out.Close()
+	return p.serve(ctx, t, req, out)
+}
+
+// serve answers with messages.
+func (p program) serve(ctx context.Context, t Tool, req Request, out io.Writer) int {
+	updates := newSender(out)
+	req.OnUpdate = updates.send
+	r, err := t.Run(ctx, req)
+	updates.close()
+	if err != nil {
+		return p.fail(exitFailed, err)
+	}
+	line, err := encodeResult(r)
+	if err != nil {
+		return p.fail(exitFailed, err)
+	}
+	if len(line) > MaxMessage {
+		return p.serveLarge(r, len(line), out)
+	}
+	if _, err := out.Write(append(line, '\n')); err != nil {
+		return p.fail(exitFailed, fmt.Errorf("write the result: %w", err))
+	}
+	return exitOK
+}
+
+// serveLarge delivers a result that is too long for a message. One plain part
+// goes to stdout, which takes more and is the answer when there is no message;
+// anything else becomes an error result.
+func (p program) serveLarge(r Result, size int, out io.Writer) int {
+	if data, ok := plain(r); ok {
+		if _, err := p.stdout.Write(data); err != nil {
+			return p.fail(exitFailed, fmt.Errorf("write the result: %w", err))
+		}
+		return exitOK
+	}
+	tooLarge := call.Failure(call.KindToolError, fmt.Sprintf("The result is %d bytes long as a message, and at most %d are allowed. Return a single text or []byte, which may be larger, or less.", size, MaxMessage))
+	line, err := encodeResult(tooLarge)
+	if err != nil {
+		return p.fail(exitFailed, err)
+	}
+	if _, err := out.Write(append(line, '\n')); err != nil {
+		return p.fail(exitFailed, fmt.Errorf("write the result: %w", err))
+	}
+	return exitOK
+}
+
+// print answers a person.
+func (p program) print(ctx context.Context, t Tool, req Request) int {
+	req.OnUpdate = func(u Update) {
+		fmt.Fprintln(p.stderr, strings.TrimSpace(fmt.Sprintf("%v/%v %s", u.Current, u.Total, u.Message)))
+	}
+	r, err := t.Run(ctx, req)
+	if err != nil {
+		return p.fail(exitFailed, err)
+	}
+	if data, ok := plain(r); ok {
+		_, err = p.stdout.Write(data)
+	} else {
+		text, dropped := agui.Content{Parts: r.Contents()}.Flatten()
+		_, err = fmt.Fprintln(p.stdout, text)
+		for _, part := range dropped {
+			fmt.Fprintf(p.stderr, "(a part of type %s is not shown)\n", part)
+		}
+	}
+	if err != nil {
+		return p.fail(exitFailed, fmt.Errorf("write the result: %w", err))
+	}
+	if r.IsError {
+		return exitFailed
+	}
+	return exitOK
+}
+
+// choose finds the tool that is called.
+func (p program) choose() (Tool, error) {
+	if len(p.tools) == 1 {
+		return p.tools[0], nil
+	}
+	name := p.getenv(EnvTool)
+	var names []string
+	for _, t := range p.tools {
+		if t.Info().Name == name {
+			return t, nil
+		}
+		names = append(names, t.Info().Name)
+	}
+	return nil, fmt.Errorf("set %s to one of: %s", EnvTool, strings.Join(names, ", "))
+}
+
+func (p program) describe() int {
+	infos := make([]Info, len(p.tools))
+	for i, t := range p.tools {
+		infos[i] = t.Info()
+	}
+	enc := json.NewEncoder(p.stdout)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(infos); err != nil {
+		return p.fail(exitFailed, err)
+	}
+	return exitOK
+}
+
+func (p program) panicked(value any, stack []byte) {
+	fmt.Fprintf(p.stderr, "panic: %v\n\n%s", value, stack)
+}
+
+func (p program) fail(code int, err error) int {
+	fmt.Fprintln(p.stderr, err)
+	return code
+}
+
+// openFD opens the descriptor that TOOLFLEET_FD names, and keeps it from the
+// tool's children: one that lives on would hold the pipe open.
+func openFD(number string) (io.WriteCloser, error) {
+	fd, err := strconv.Atoi(number)
+	if err != nil || fd < 3 {
+		return nil, fmt.Errorf("%s=%q is not a file descriptor above 2", EnvFD, number)
+	}
+	syscall.CloseOnExec(fd)
+	f := os.NewFile(uintptr(fd), "messages")
+	if _, err := f.Stat(); err != nil {
+		return nil, fmt.Errorf("%s=%s is not open: %w", EnvFD, number, err)
+	}
+	return f, nil
+}
