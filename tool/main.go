@@ -146,11 +146,11 @@ func (p program) print(ctx context.Context, t Tool, req Request) int {
 	if err != nil {
 		return p.fail(exitFailed, err)
 	}
-	if data, ok := plain(r); ok {
-		_, err = p.stdout.Write(data)
+	text, dropped := agui.Content{Parts: r.Contents()}.Flatten()
+	if data, ok := plain(r); ok && len(dropped) > 0 {
+		_, err = p.stdout.Write(data) // media, for a pipe or a file
 	} else {
-		text, dropped := agui.Content{Parts: r.Contents()}.Flatten()
-		_, err = fmt.Fprintln(p.stdout, text)
+		_, err = fmt.Fprintln(p.stdout, strings.TrimSuffix(text, "\n"))
 		for _, part := range dropped {
 			fmt.Fprintf(p.stderr, "(a part of type %s is not shown)\n", part)
 		}
