@@ -45,7 +45,14 @@ func Connect(t testing.TB, s *natsd.Server, opts ...nats.Option) *nats.Conn {
 // test ends.
 func JetStream(t testing.TB) jetstream.JetStream {
 	t.Helper()
-	js, err := jetstream.New(Connect(t, Start(t)))
+	return JetStreamOn(t, Start(t))
+}
+
+// JetStreamOn is a connection to s and a context on it, for tests that do
+// something to the server.
+func JetStreamOn(t testing.TB, s *natsd.Server) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(Connect(t, s))
 	if err != nil {
 		t.Fatal(err)
 	}
