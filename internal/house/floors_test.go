@@ -49,8 +49,9 @@ var floors = map[string]int{
 	"worker":   5,
 	"keeper":   5,
 
-	"dispatch/httpapi":  6,
-	"dispatch/aguidoor": 6,
+	"dispatch/httpapi":      6,
+	"dispatch/aguidoor":     6,
+	"dispatch/dispatchtest": 6,
 
 	// Packages of the mains, shared by them and by nobody else.
 	"cmd/internal": 7,
