@@ -1,0 +1,64 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+
+	"github.com/toolfleet/toolfleet/sandbox"
+)
+
+// dial connects to a containerd. The connection mends itself when containerd
+// is started again.
+func dial(address, namespace string) (*client.Client, error) {
+	c, err := client.New(address, client.WithDefaultNamespace(namespace), client.WithTimeout(5*time.Second))
+	if err != nil {
+		return nil, fmt.Errorf("containerd: connect to %s: %w: %w", address, sandbox.ErrUnavailable, err)
+	}
+	return c, nil
+}
+
+// ping asks a containerd that may not be there whether it serves.
+func ping(ctx context.Context, address string, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	c, err := client.New(address, client.WithTimeout(timeout))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	serving, err := c.IsServing(ctx)
+	if err == nil && !serving {
+		err = errors.New("not serving")
+	}
+	return err
+}
+
+// wrap names the step that failed and marks a lost connection as
+// [sandbox.ErrUnavailable]. The services for tasks answer with gRPC's errors,
+// all others with containerd's; here they become alike.
+func wrap(step string, err error) error {
+	err = errgrpc.ToNative(err)
+	switch {
+	case err == nil:
+		return nil
+	case errdefs.IsUnavailable(err):
+		return fmt.Errorf("containerd: %s: %w: %w", step, sandbox.ErrUnavailable, err)
+	default:
+		return fmt.Errorf("containerd: %s: %w", step, err)
+	}
+}
+
+// wrapEnd is wrap for steps of an end, where it is as well when the thing is
+// gone already.
+func wrapEnd(step string, err error) error {
+	if errdefs.IsNotFound(errgrpc.ToNative(err)) {
+		return nil
+	}
+	return wrap(step, err)
+}

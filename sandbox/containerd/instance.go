@@ -1,0 +1,156 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	tasks "github.com/containerd/containerd/api/services/tasks/v1"
+
+	"github.com/toolfleet/toolfleet/sandbox"
+)
+
+// instance is one sandbox. It implements [sandbox.Instance].
+type instance struct {
+	id     string
+	rt     *Runtime
+	cgroup cgroup
+
+	// What Start made so far, and Close has to undo.
+	ids      *idRange
+	recorded bool // there may be a container record
+	tasked   bool // there may be a task
+	disk     *disk
+	stdio    *stdio
+	init     *process
+
+	mu    sync.Mutex // guards usage, seen; held while the cgroup is read or removed
+	usage sandbox.Usage
+	seen  bool
+
+	closing sync.Mutex // one Close at a time
+	closed  bool
+}
+
+var _ sandbox.Instance = (*instance)(nil)
+
+func (i *instance) ID() string { return i.id }
+
+// Read reads what the agent writes. After Kill or Close it returns io.EOF or
+// os.ErrClosed.
+func (i *instance) Read(p []byte) (int, error) { return i.stdio.out.Read(p) }
+
+// Write writes to the agent. A dead agent is EPIPE.
+func (i *instance) Write(p []byte) (int, error) { return i.stdio.in.Write(p) }
+
+// Kill ends every process of the sandbox and returns when none is left.
+//
+// The first process is killed by us and not through containerd: the kernel
+// then kills its pid namespace and reports the end after the last process of
+// it is gone, while `runc kill` would start two programs to send one signal.
+// What is left in the cgroup nonetheless is killed by the cgroup.
+func (i *instance) Kill(ctx context.Context) error {
+	if i.init != nil {
+		if err := i.init.kill(ctx); err != nil {
+			return err
+		}
+	}
+	if err := i.cgroup.kill(ctx); err != nil {
+		return err
+	}
+	i.observe()
+	return nil
+}
+
+// Usage reads the kernel's counters, or returns the last known ones when the
+// cgroup is gone.
+func (i *instance) Usage(context.Context) (sandbox.Usage, error) {
+	i.observe()
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !i.seen {
+		return i.usage, fmt.Errorf("containerd: %w: no counters of %s", sandbox.ErrNotFound, i.id)
+	}
+	return i.usage, nil
+}
+
+// observe keeps the newest counters: the cgroup goes with the task.
+func (i *instance) observe() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if u, err := i.cgroup.usage(); err == nil {
+		i.usage, i.seen = u, true
+	}
+}
+
+// Close removes all of the sandbox. Steps do not stop at a failed one, and a
+// thing that is gone already is no failure. It may be called again if it
+// failed.
+func (i *instance) Close(ctx context.Context) error {
+	i.closing.Lock()
+	defer i.closing.Unlock()
+	if i.closed {
+		return nil
+	}
+	err := i.remove(ctx)
+	i.closed = err == nil
+	return err
+}
+
+// remove undoes Start backwards. The record goes last: as long as anything is
+// left, so is the note that tells a sweep about it.
+func (i *instance) remove(ctx context.Context) error {
+	var errs []error
+	fail := func(err error) {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	fail(i.Kill(ctx))
+	if i.stdio != nil {
+		i.stdio.close()
+	}
+	if i.tasked {
+		fail(i.rt.deleteTask(ctx, i.id))
+	}
+	fail(i.cgroup.remove())
+	if i.disk != nil {
+		fail(i.disk.remove())
+	}
+	fail(i.rt.removeDir(i.id))
+	if len(errs) == 0 && i.recorded {
+		fail(wrapEnd("delete container", i.rt.client.ContainerService().Delete(ctx, i.id)))
+	}
+	if len(errs) == 0 {
+		if i.init != nil {
+			i.init.close()
+			i.init = nil
+		}
+		if i.ids != nil {
+			i.ids.release()
+			i.ids = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// deleteTask removes a task whose processes are dead, with its shim. It waits
+// until the shim has seen their end: before that it refuses to delete, with an
+// error that cannot be told from others.
+func (r *Runtime) deleteTask(ctx context.Context, id string) error {
+	_, err := r.client.TaskService().Wait(ctx, &tasks.WaitRequest{ContainerID: id})
+	if err := wrapEnd("wait for the end of task", err); err != nil {
+		return err
+	}
+	_, err = r.client.TaskService().Delete(ctx, &tasks.DeleteTaskRequest{ContainerID: id})
+	return wrapEnd("delete task", err)
+}
+
+func (r *Runtime) removeDir(id string) error {
+	if err := os.RemoveAll(r.sandboxDir(id)); err != nil {
+		return fmt.Errorf("containerd: remove directory of sandbox: %w", err)
+	}
+	return nil
+}

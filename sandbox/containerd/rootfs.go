@@ -1,0 +1,196 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/containerd/errdefs"
+	"github.com/opencontainers/go-digest"
+	chains "github.com/opencontainers/image-spec/identity"
+
+	"github.com/toolfleet/toolfleet/sandbox"
+)
+
+// labelView on an image's record keeps its furnished snapshot from being
+// collected, for as long as the image is there.
+const labelView = "containerd.io/gc.ref.snapshot." + snapshotter + "/toolfleet"
+
+// Bounds of the making of a root filesystem. The lease keeps the collector
+// away while it lasts, and no longer if we should die meanwhile.
+const (
+	furnishTimeout = 5 * time.Minute
+	furnishLease   = 15 * time.Minute
+)
+
+// furnish unpacks the image, puts the furniture on top and hangs the result on
+// the image's record.
+func (r *Runtime) furnish(ctx context.Context, meta images.Image) (*rootfs, error) {
+	ctx, done, err := r.client.WithLease(ctx, leases.WithRandomID(), leases.WithExpiration(furnishLease))
+	if err != nil {
+		return nil, wrap("take lease", err)
+	}
+	defer func() {
+		if err := done(context.WithoutCancel(ctx)); err != nil {
+			r.log.Warn("lease not given back; it will expire", "error", err)
+		}
+	}()
+	chain, err := r.unpack(ctx, meta)
+	if err != nil {
+		return nil, err
+	}
+	root := &rootfs{
+		image: meta.Name, digest: meta.Target.Digest,
+		view: "toolfleet-view-" + chain.Encoded()[:16] + "-" + r.agentDigest[:16],
+	}
+	if root.mounts, err = r.view(ctx, chain, root.view); err != nil {
+		return nil, err
+	}
+	meta.Labels = map[string]string{labelView: root.view}
+	if _, err := r.client.ImageService().Update(ctx, meta, "labels."+labelView); err != nil {
+		return nil, wrap("hold on to root filesystem", err)
+	}
+	r.images.put(meta, root)
+	return root, nil
+}
+
+// unpack makes snapshots of the image's layers, unless they are there, and
+// returns the name of the last.
+func (r *Runtime) unpack(ctx context.Context, meta images.Image) (digest.Digest, error) {
+	img := client.NewImage(r.client, meta)
+	err := img.Unpack(ctx, snapshotter)
+	if errdefs.IsUnavailable(err) {
+		return "", wrap("unpack image", err)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: unpack %s: %w", sandbox.ErrImage, meta.Name, err)
+	}
+	layers, err := img.RootFS(ctx)
+	if err != nil {
+		return "", fmt.Errorf("%w: read %s: %w", sandbox.ErrImage, meta.Name, err)
+	}
+	if len(layers) == 0 {
+		return "", fmt.Errorf("%w: %s has no layers", sandbox.ErrImage, meta.Name)
+	}
+	return chains.ChainID(layers), nil
+}
+
+// view returns the mounts of the furnished snapshot, which it makes if need be.
+func (r *Runtime) view(ctx context.Context, chain digest.Digest, key string) ([]mount.Mount, error) {
+	sn := r.client.SnapshotService(snapshotter)
+	mounts, err := sn.Mounts(ctx, key)
+	if errdefs.IsNotFound(err) {
+		layer := key + "-layer"
+		if err := r.furnishLayer(ctx, chain, layer); err != nil {
+			return nil, err
+		}
+		mounts, err = sn.View(ctx, key, layer)
+	}
+	if errdefs.IsAlreadyExists(err) { // another worker was faster
+		mounts, err = sn.Mounts(ctx, key)
+	}
+	if err != nil {
+		return nil, wrap("view root filesystem", err)
+	}
+	if len(mounts) != 1 || mounts[0].Type != "overlay" {
+		return nil, fmt.Errorf("containerd: the snapshotter gave no overlay but %v", mounts)
+	}
+	return mounts, nil
+}
+
+// furnishLayer commits a snapshot of the furniture on top of the image.
+func (r *Runtime) furnishLayer(ctx context.Context, chain digest.Digest, name string) error {
+	sn := r.client.SnapshotService(snapshotter)
+	if _, err := sn.Stat(ctx, name); err == nil {
+		return nil
+	}
+	key := fmt.Sprintf("%s-%d-%d", name, os.Getpid(), time.Now().UnixNano())
+	mounts, err := sn.Prepare(ctx, key, chain.String())
+	if err != nil {
+		return wrap("prepare root filesystem", err)
+	}
+	err = r.withMounted(mounts, func(dir string) error { return furniture(dir, r.agent) })
+	if err == nil {
+		err = sn.Commit(ctx, name, key)
+	}
+	if err != nil {
+		_ = sn.Remove(context.WithoutCancel(ctx), key) // else the collector does
+	}
+	if errdefs.IsAlreadyExists(err) {
+		return nil
+	}
+	return wrap("furnish root filesystem", err)
+}
+
+// withMounted calls fn with a directory where mounts are mounted.
+func (r *Runtime) withMounted(mounts []mount.Mount, fn func(dir string) error) (err error) {
+	dir, err := os.MkdirTemp(r.dir, "furnish-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(dir)) }()
+	if err := mount.All(mounts, dir); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, mount.UnmountAll(dir, 0)) }()
+	return fn(dir)
+}
+
+// mountPoints must be there before the start, since the root is read-only.
+var mountPoints = []string{"proc", "sys", "dev", "tmp", "workspace", "home/tool", path.Dir(agentInside)[1:]}
+
+// furniture writes the mount points and the agent into an image's root. The
+// image is hostile: a link where a directory should be must lead nowhere
+// outside, and not stay.
+func furniture(dir string, agent []byte) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	for _, name := range mountPoints {
+		if err := realDir(root, name); err != nil {
+			return fmt.Errorf("make /%s: %w", name, err)
+		}
+	}
+	name := agentInside[1:]
+	if err := root.RemoveAll(name); err != nil {
+		return err
+	}
+	if err := root.WriteFile(name, agent, 0o555); err != nil {
+		return err
+	}
+	return os.Chmod(filepath.Join(dir, name), 0o555) //nolint:gosec // a program; /.toolfleet is a real directory by now
+}
+
+// realDir makes every part of name a directory and no link.
+func realDir(root *os.Root, name string) error {
+	if parent := path.Dir(name); parent != "." {
+		if err := realDir(root, parent); err != nil {
+			return err
+		}
+	}
+	info, err := root.Lstat(name)
+	if err == nil && info.IsDir() {
+		return nil
+	}
+	if err == nil {
+		err = root.Remove(name)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := root.Mkdir(name, 0o755); err != nil {
+		return err
+	}
+	return root.Chmod(name, 0o755)
+}

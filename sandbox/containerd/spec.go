@@ -1,0 +1,155 @@
+package containerd
+
+import (
+	"slices"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/toolfleet/toolfleet/sandbox"
+)
+
+// Limits of a sandbox whose spec leaves them at zero.
+const (
+	defaultCPU    = 1.0
+	defaultMemory = 256 << 20
+	defaultDisk   = 64 << 20
+	defaultPids   = 64
+)
+
+// agentThreads is what the pids limit allows beyond the tool's: the agent is a
+// Go program, whose threads count as processes too.
+const agentThreads = 16
+
+// agentInside is where the furniture puts the agent.
+const agentInside = "/.toolfleet/agent"
+
+// agentCaps is what the agent needs to lock the tool down: another user, an
+// empty bounding set, a signal to a process of another user, and the limits
+// of its user namespace under /proc/sys/user (SYS_RESOURCE, which outside of
+// the first user namespace gives little else). The tool gets none of them.
+var agentCaps = []string{"CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP", "CAP_SYS_RESOURCE"}
+
+// withDefaults fills in what spec leaves open.
+func withDefaults(l sandbox.Limits) sandbox.Limits {
+	if l.CPU <= 0 {
+		l.CPU = defaultCPU
+	}
+	if l.Memory <= 0 {
+		l.Memory = defaultMemory
+	}
+	if l.Disk <= 0 {
+		l.Disk = defaultDisk
+	}
+	if l.Pids <= 0 {
+		l.Pids = defaultPids
+	}
+	return l
+}
+
+// specParts is what differs between two sandboxes.
+type specParts struct {
+	limits   sandbox.Limits
+	ids      *idRange
+	disk     *disk
+	cgroup   cgroup
+	seccomp  *specs.LinuxSeccomp
+	apparmor string
+}
+
+// ociSpec is the base line of every sandbox. It is written out rather than
+// built from options, so that one can read what a sandbox may do.
+func ociSpec(p specParts) *specs.Spec {
+	return &specs.Spec{
+		Version:  specs.Version,
+		Root:     &specs.Root{Path: "rootfs", Readonly: true},
+		Hostname: "sandbox",
+		Process: &specs.Process{
+			Args: []string{agentInside},
+			Cwd:  "/",
+			Env:  []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+			User: specs.User{UID: 0, GID: 0},
+			// Capabilities of the agent, in its user namespace. Not inheritable
+			// or ambient: they must not survive an exec.
+			Capabilities: &specs.LinuxCapabilities{
+				Bounding: agentCaps, Effective: agentCaps, Permitted: agentCaps,
+			},
+			NoNewPrivileges: true,
+			ApparmorProfile: p.apparmor,
+			Rlimits: []specs.POSIXRlimit{
+				{Type: "RLIMIT_CORE", Soft: 0, Hard: 0},
+				{Type: "RLIMIT_NOFILE", Soft: 1024, Hard: 4096},
+			},
+		},
+		Mounts: slices.Concat(baseMounts, p.disk.mounts()),
+		Linux: &specs.Linux{
+			UIDMappings:   p.ids.mapping(),
+			GIDMappings:   p.ids.mapping(),
+			CgroupsPath:   p.cgroup.path,
+			Namespaces:    namespaces,
+			Resources:     resources(p.limits),
+			Seccomp:       p.seccomp,
+			MaskedPaths:   maskedPaths,
+			ReadonlyPaths: readonlyPaths,
+		},
+	}
+}
+
+// namespaces are all new. A new network namespace holds only the loopback
+// interface, which runc brings up.
+var namespaces = []specs.LinuxNamespace{
+	{Type: specs.UserNamespace},
+	{Type: specs.PIDNamespace},
+	{Type: specs.MountNamespace},
+	{Type: specs.IPCNamespace},
+	{Type: specs.UTSNamespace},
+	{Type: specs.CgroupNamespace},
+	{Type: specs.NetworkNamespace},
+}
+
+// baseMounts comes before the disk, whose /dev/shm lies in /dev. Terminals are
+// bounded because the machine has only so many.
+var baseMounts = []specs.Mount{
+	{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
+	{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec", "strictatime", "mode=755", "size=64k"}},
+	{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", "max=16"}},
+	{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+}
+
+// maskedPaths tell about the host, or let one act on it.
+var maskedPaths = []string{
+	"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys",
+	"/proc/latency_stats", "/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats",
+	"/sys/devices/virtual/powercap", "/sys/firmware", "/sys/fs/cgroup", "/sys/kernel/debug",
+}
+
+// readonlyPaths are all of /proc/sys but /proc/sys/user, where the agent sets
+// the limits of the user namespace: things such as inotify instances belong to
+// a user of the host, root, and one sandbox could take them all. The tool
+// cannot write there for want of a capability.
+var readonlyPaths = []string{
+	"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sysrq-trigger",
+	"/proc/sys/abi", "/proc/sys/crypto", "/proc/sys/debug", "/proc/sys/dev", "/proc/sys/fs",
+	"/proc/sys/kernel", "/proc/sys/net", "/proc/sys/sunrpc", "/proc/sys/vm",
+}
+
+// cpuPeriod is the kernel's default, in microseconds.
+const cpuPeriod = uint64(100_000)
+
+// resources are the cgroup's limits. Pages of the disk count as memory, so the
+// memory limit is the sum of both; swap is 0 wherever the kernel can say so.
+func resources(l sandbox.Limits) *specs.LinuxResources {
+	memory := l.Memory + l.Disk
+	pids := l.Pids + agentThreads
+	quota := max(1000, int64(l.CPU*float64(cpuPeriod)))
+	period := cpuPeriod
+	r := &specs.LinuxResources{
+		Devices: []specs.LinuxDeviceCgroup{{Allow: false, Access: "rwm"}},
+		Memory:  &specs.LinuxMemory{Limit: &memory},
+		Pids:    &specs.LinuxPids{Limit: &pids},
+		CPU:     &specs.LinuxCPU{Quota: &quota, Period: &period},
+	}
+	if swapLimit() {
+		r.Memory.Swap = &memory
+	}
+	return r
+}

@@ -1,0 +1,172 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// supervise starts containerd again when it dies, with growing pauses, and
+// keeps its log short. Sandboxes survive a restart: their shims go on, and the
+// new containerd finds them.
+func (d *Daemon) supervise() {
+	defer close(d.done)
+	pause := 100 * time.Millisecond
+	for {
+		died := make(chan struct{})
+		go func() {
+			defer close(died)
+			d.watch()
+		}()
+		began := time.Now()
+		select {
+		case <-d.stop:
+			<-died
+			return
+		case <-died:
+		}
+		if time.Since(began) > time.Minute {
+			pause = 100 * time.Millisecond
+		}
+		d.log.Error("containerd died, starting it again", "log", d.paths.log, "pause", pause)
+		select {
+		case <-d.stop:
+			return
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, 10*time.Second)
+		if err := d.respawn(); err != nil {
+			d.log.Error("containerd does not start", "error", err)
+		}
+	}
+}
+
+func (d *Daemon) respawn() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout) //nolint:contextcheck // outlives whoever called StartDaemon
+	defer cancel()
+	return d.spawn(ctx)
+}
+
+// watch returns when the process has ended or the daemon is stopped.
+func (d *Daemon) watch() {
+	d.mu.Lock()
+	p := d.proc
+	d.mu.Unlock()
+	for !p.wait(time.Second) {
+		d.trimLog()
+		select {
+		case <-d.stop:
+			return
+		default:
+		}
+	}
+}
+
+// trimLog empties a log that grew too long. containerd appends, so it goes on
+// at the new end.
+func (d *Daemon) trimLog() {
+	info, err := os.Stat(d.paths.log)
+	if err != nil || info.Size() < maxLog {
+		return
+	}
+	if err := os.Truncate(d.paths.log, 0); err != nil {
+		d.log.Warn("containerd log not trimmed", "error", err)
+	}
+}
+
+// Stop ends containerd: SIGTERM, then SIGKILL, then whatever is still mounted
+// below its directories is unmounted. Sandboxes should be closed before; what
+// is left of them is for the next [Runtime.Sweep]. It may be called more than
+// once.
+func (d *Daemon) Stop(ctx context.Context) error {
+	d.once.Do(func() { d.err = d.shutdown(ctx) })
+	return d.err
+}
+
+func (d *Daemon) shutdown(ctx context.Context) error {
+	close(d.stop)
+	grace := stopTimeout
+	if t, ok := ctx.Deadline(); ok {
+		grace = min(grace, max(0, time.Until(t)))
+	}
+	<-d.done
+	err := d.proc.end(grace)
+	d.proc.close()
+	defer d.unlock()
+	if err != nil {
+		return err
+	}
+	err = errors.Join(
+		unmountBelow(d.paths.run),
+		unmountBelow(d.paths.dir),
+		d.markClean(),
+	)
+	if err != nil {
+		return err
+	}
+	// Shims that still run have their bundles here, so it stays in that case.
+	left, err := shimsOf(d.paths.socket)
+	if err != nil || len(left) > 0 {
+		return err
+	}
+	return os.RemoveAll(d.paths.run)
+}
+
+// markClean makes good for no_sync: everything is on the disk, and says so.
+func (d *Daemon) markClean() error {
+	dir, err := os.Open(d.paths.dir)
+	if err != nil {
+		return fmt.Errorf("containerd: sync state: %w", err)
+	}
+	defer func() { _ = dir.Close() }()
+	if err := unix.Syncfs(int(dir.Fd())); err != nil {
+		return fmt.Errorf("containerd: sync state: %w", err)
+	}
+	return os.WriteFile(d.paths.clean, nil, 0o600)
+}
+
+// unmountBelow unmounts everything mounted at dir or below it, the innermost
+// first, and nothing else.
+func unmountBelow(dir string) error {
+	points, err := mountsBelow(dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := len(points) - 1; i >= 0; i-- {
+		if err := unix.Unmount(points[i], unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			errs = append(errs, fmt.Errorf("containerd: unmount %s: %w", points[i], err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// mountsBelow lists the mount points at dir and below, outer ones first.
+func mountsBelow(dir string) ([]string, error) {
+	raw, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("containerd: read mounts: %w", err)
+	}
+	var points []string
+	for line := range strings.Lines(string(raw)) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		point := unescapeMount(fields[4])
+		if point == dir || strings.HasPrefix(point, dir+"/") {
+			points = append(points, point)
+		}
+	}
+	return points, nil
+}
+
+// unescapeMount undoes the octal escapes of /proc/self/mountinfo.
+var mountEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+func unescapeMount(s string) string { return mountEscapes.Replace(s) }

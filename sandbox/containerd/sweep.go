@@ -1,0 +1,223 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	tasks "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/errdefs/pkg/errgrpc"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/toolfleet/toolfleet/sandbox"
+)
+
+// sweepers is how many sandboxes are removed at a time.
+const sweepers = 8
+
+// SweepReport tells what a sweep removed.
+type SweepReport struct {
+	// Sandboxes are those that had a record.
+	Sandboxes int
+	// Shims, Groups and Dirs had none: a shim, a cgroup, a directory with
+	// FIFOs and disk of a sandbox that was half made or half removed.
+	Shims, Groups, Dirs int
+}
+
+// Sweep removes what dead workers left: sandboxes of this owner, those of
+// others once they have expired, and whatever carries a sandbox's name without
+// a record of one. It leaves alone what is not ours and every sandbox whose
+// worker lives, so it may run at any time; the start of a worker is the best.
+// It goes on after an error and returns all of them.
+func (r *Runtime) Sweep(ctx context.Context) (SweepReport, error) {
+	r.sweeps.Lock()
+	defer r.sweeps.Unlock()
+	var report SweepReport
+	// What lies about is looked at before the records. A sandbox's record is
+	// made first and deleted last, so what has no record now is left over,
+	// and not the work of somebody who is just starting.
+	dirs := childDirs(filepath.Join(r.dir, "sandboxes"))
+	groups := r.group.children()
+	shims, err := shimsOf(r.cfg.Address)
+	if err != nil {
+		return report, err
+	}
+	found, err := r.client.ContainerService().List(ctx)
+	if err != nil {
+		return report, wrap("list containers", err)
+	}
+	recorded := map[string]bool{}
+	var dead []string
+	for _, c := range found {
+		recorded[c.ID] = true
+		if r.abandoned(c) {
+			dead = append(dead, c.ID)
+		}
+	}
+	errs := []error{r.removeAll(ctx, dead, &report)}
+	errs = append(errs, r.removeLeftovers(ctx, recorded, dirs, groups, shims, &report))
+	if report != (SweepReport{}) {
+		r.log.Info("swept", "sandboxes", report.Sandboxes, "shims", report.Shims, "groups", report.Groups, "dirs", report.Dirs)
+	}
+	return report, errors.Join(errs...)
+}
+
+// abandoned tells whether a container is ours to remove.
+func (r *Runtime) abandoned(c containers.Container) bool {
+	owner, ours := c.Labels[labelOwner]
+	if !ours || rangeHeld(c.Labels[labelRange]) {
+		return false
+	}
+	if owner == r.cfg.Owner {
+		return true
+	}
+	expires, err := time.Parse(time.RFC3339Nano, c.Labels[labelExpires])
+	return err == nil && time.Now().After(expires)
+}
+
+func (r *Runtime) removeAll(ctx context.Context, ids []string, report *SweepReport) error {
+	group := new(errgroup.Group)
+	group.SetLimit(sweepers)
+	errs := make([]error, len(ids))
+	for n, id := range ids {
+		group.Go(func() error {
+			errs[n] = r.Remove(ctx, id)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	for _, err := range errs {
+		if err == nil {
+			report.Sandboxes++
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeLeftovers removes what has no record: shims first, since they hold the
+// rest.
+func (r *Runtime) removeLeftovers(ctx context.Context, recorded map[string]bool, dirs, groups []string, shims []shim, report *SweepReport) error {
+	var errs []error
+	for _, s := range shims {
+		if s.namespace != r.cfg.Namespace || recorded[s.id] {
+			continue
+		}
+		errs = append(errs, r.sandboxGroup(s.id).kill(ctx), s.kill(r.cfg.Address))
+		report.Shims++
+	}
+	for _, id := range groups {
+		if recorded[id] {
+			continue
+		}
+		g := r.sandboxGroup(id)
+		errs = append(errs, g.kill(ctx), g.remove())
+		report.Groups++
+	}
+	for _, id := range dirs {
+		if recorded[id] {
+			continue
+		}
+		errs = append(errs, r.removeSandboxDir(id))
+		report.Dirs++
+	}
+	return errors.Join(errs...)
+}
+
+// Remove ends and removes the sandbox id, whatever state it is in and whoever
+// made it.
+func (r *Runtime) Remove(ctx context.Context, id string) error {
+	if !validID.MatchString(id) {
+		return fmt.Errorf("containerd: remove %q: %w", id, sandbox.ErrNotFound)
+	}
+	c, err := r.client.ContainerService().Get(ctx, id)
+	if errdefs.IsNotFound(err) {
+		return fmt.Errorf("containerd: remove %s: %w", id, sandbox.ErrNotFound)
+	}
+	if err != nil {
+		return wrap("look up container", err)
+	}
+	if _, ours := c.Labels[labelOwner]; !ours {
+		return fmt.Errorf("containerd: remove %s: it is not a sandbox: %w", id, sandbox.ErrNotFound)
+	}
+	return r.remove(ctx, id)
+}
+
+// remove attaches, drains, kills and deletes. Killing alone is not enough for
+// a tool that is blocked on a pipe nobody reads: the shim copies its output
+// before it reports the end, and would wait for a reader until its patience of
+// 10 seconds is over.
+func (r *Runtime) remove(ctx context.Context, id string) error {
+	stop := drain(r.sandboxDir(id))
+	defer stop()
+	group := r.sandboxGroup(id)
+	errs := []error{group.kill(ctx), r.killTask(ctx, id)}
+	errs = append(errs, r.deleteTask(ctx, id))
+	errs = append(errs, group.remove(), r.removeSandboxDir(id))
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return wrapEnd("delete container", r.client.ContainerService().Delete(ctx, id))
+}
+
+// killTask is for a task that has no process in a cgroup: one created and
+// never started has its first process there as well, so mostly there is
+// nothing to do.
+func (r *Runtime) killTask(ctx context.Context, id string) error {
+	_, err := r.client.TaskService().Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: 9, All: true})
+	if errdefs.IsFailedPrecondition(errgrpc.ToNative(err)) {
+		return nil // dead already
+	}
+	return wrapEnd("kill task", err)
+}
+
+// removeSandboxDir unmounts what is mounted below the sandbox's directory and
+// removes it.
+func (r *Runtime) removeSandboxDir(id string) error {
+	if err := unmountBelow(r.sandboxDir(id)); err != nil {
+		return err
+	}
+	return r.removeDir(id)
+}
+
+// drain reads and drops what comes out of a sandbox, if anything does, until
+// the returned function is called.
+func drain(dir string) (stop func()) {
+	out, err := openFIFO(filepath.Join(dir, "out"), unix.O_RDONLY)
+	if err != nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		buf := make([]byte, 64<<10)
+		for {
+			if _, err := out.Read(buf); err != nil {
+				return
+			}
+		}
+	}()
+	return func() {
+		_ = out.Close()
+		<-done
+	}
+}
+
+func childDirs(dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
