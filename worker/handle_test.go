@@ -1,0 +1,278 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/toolfleet/toolfleet/agui"
+	"github.com/toolfleet/toolfleet/blob"
+	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/queue"
+	"github.com/toolfleet/toolfleet/results"
+	"github.com/toolfleet/toolfleet/sandbox"
+)
+
+func TestOneDeliveryOneResult(t *testing.T) {
+	h := newHouse(t)
+	job := h.admit(`cat; echo " $TOOLFLEET_TOOL"`)
+	r := h.run(job)
+	wantKind(t, r, "")
+	if got, want := words(t, r), "{\"a\":1} sh\n"; got != want {
+		t.Errorf("the result is %q, want %q", got, want)
+	}
+	x := r.Execution
+	if x == nil || x.Attempt != 1 || x.Runtime != "local" || x.Sandbox == "" {
+		t.Errorf("the execution is %+v", x)
+	}
+	var kinds []string
+	h.until(job, func(e results.Entry) bool {
+		kinds = append(kinds, e.Kind)
+		return e.Kind == results.KindResult
+	})
+	if got, want := strings.Join(kinds, " "), "admit claim start state state result"; got != want {
+		t.Errorf("the log is %q, want %q", got, want)
+	}
+	if err := h.deliver(t.Context(), job); err != nil {
+		t.Errorf("a redelivery after the result: %v", err)
+	}
+	if n := h.pool.started.Load(); n != 1 {
+		t.Errorf("%d sandboxes were started, want 1", n)
+	}
+}
+
+func TestLostWorker(t *testing.T) {
+	other := results.Worker{ID: "w-other", Incarnation: "9"}
+	for _, tt := range []struct {
+		name   string
+		change func(*catalog.Job)
+		marker results.Marker
+		alive  bool
+		kind   call.Kind
+		back   bool
+	}{
+		{"idempotent, runs again", idempotent, results.Marker{Worker: other, Attempt: 1}, false, "", false},
+		{"not idempotent, the worker is dead", nil, results.Marker{Worker: other, Attempt: 1}, false, call.KindInterrupted, false},
+		{"not idempotent, the worker lives", nil, results.Marker{Worker: other, Attempt: 1}, true, "", true},
+		{"not idempotent, our own start that nobody runs", nil, results.Marker{Worker: results.Worker{ID: "w-test", Incarnation: "1"}, Attempt: 1}, true, call.KindInterrupted, false},
+		{"somebody is ending it", nil, results.Marker{Worker: other, Void: true}, false, "", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := newHouse(t)
+			h.alive.Store(tt.alive)
+			var changes []func(*catalog.Job)
+			if tt.change != nil {
+				changes = append(changes, tt.change)
+			}
+			job := h.admit("echo ran", changes...)
+			if err := h.Log.Claim(t.Context(), ref(job), other, 1); err != nil {
+				t.Fatal(err)
+			}
+			if won, _, err := h.Log.Start(t.Context(), ref(job), tt.marker); !won || err != nil {
+				t.Fatal(won, err)
+			}
+			err := h.deliver(t.Context(), job)
+			if tt.back {
+				if !errors.As(err, new(*errGiveBack)) || h.state(job).Result != nil {
+					t.Errorf("want it given back, got %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := h.result(job)
+			wantKind(t, r, tt.kind)
+			if ran := h.pool.started.Load() == 1; ran != (tt.kind == "") {
+				t.Errorf("ran is %v", ran)
+			}
+			if tt.kind == "" && r.Execution.Attempt != 2 {
+				t.Errorf("attempt is %d, want 2", r.Execution.Attempt)
+			}
+		})
+	}
+}
+
+func TestSpentAttempts(t *testing.T) {
+	h := newHouse(t)
+	job := h.admit("echo ran", idempotent)
+	for n := 1; n <= call.MaxAttempts; n++ {
+		if err := h.Log.Claim(t.Context(), ref(job), results.Worker{ID: "w-x", Incarnation: "1"}, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantKind(t, h.run(job), call.KindSandboxFailed)
+	if h.pool.started.Load() != 0 {
+		t.Error("a call that kills its workers was run once more")
+	}
+}
+
+func TestOurFailureIsTriedAgainThenAnswered(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		kind call.Kind
+	}{
+		{sandbox.ErrImage, call.KindImageUnavailable},
+		{errors.New("some secret path"), call.KindSandboxFailed},
+	} {
+		h := newHouse(t)
+		h.pool.err = tt.err
+		job := h.admit("echo ran")
+		var last time.Duration
+		for range call.MaxAttempts - 1 {
+			var back *errGiveBack
+			if err := h.deliver(t.Context(), job); !errors.As(err, &back) || back.after <= last {
+				t.Fatalf("want it given back for longer than %s, got %+v", last, back)
+			}
+			last = back.after
+		}
+		r := h.run(job)
+		wantKind(t, r, tt.kind)
+		if strings.Contains(words(t, r), "secret") {
+			t.Errorf("a model sees our chain of errors: %s", words(t, r))
+		}
+	}
+}
+
+func TestCancel(t *testing.T) {
+	h := newHouse(t)
+	job := h.admit("echo before; sleep 600")
+	done := make(chan error, 1)
+	go func() { done <- h.deliver(t.Context(), job) }()
+	h.until(job, running)
+	if err := h.Log.Cancel(t.Context(), ref(job), "not needed any more"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	r := h.result(job)
+	wantKind(t, r, call.KindCancelled)
+	if r.Status() != call.StatusCancelled {
+		t.Errorf("status is %q", r.Status())
+	}
+
+	waiting := h.admit("echo ran")
+	if err := h.Log.Cancel(t.Context(), ref(waiting), "changed my mind"); err != nil {
+		t.Fatal(err)
+	}
+	r = h.run(waiting)
+	wantKind(t, r, call.KindCancelled)
+	if !strings.Contains(words(t, r), "changed my mind") || h.pool.started.Load() != 1 {
+		t.Errorf("%s; %d sandboxes", words(t, r), h.pool.started.Load())
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	h := newHouse(t)
+	job := h.admit("echo so far; sleep 600", func(j *catalog.Job) { j.Call.Timeout = 300 * time.Millisecond })
+	r := h.run(job)
+	wantKind(t, r, call.KindTimeout)
+	if s := words(t, r); !strings.HasPrefix(s, "so far\n") || !strings.Contains(s, "300ms") {
+		t.Errorf("the result says %q", s)
+	}
+}
+
+func TestDrain(t *testing.T) {
+	for _, again := range []bool{true, false} {
+		h := newHouse(t)
+		var changes []func(*catalog.Job)
+		if again {
+			changes = append(changes, idempotent)
+		}
+		job := h.admit("sleep 600", changes...)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- h.deliver(ctx, job) }()
+		h.until(job, running)
+		cancel(queue.ErrDraining)
+		err := <-done
+		if again {
+			if !errors.Is(err, queue.ErrDraining) || h.state(job).Result != nil {
+				t.Errorf("want it given back, got %v", err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantKind(t, h.result(job), call.KindInterrupted)
+	}
+}
+
+// TestLate has another worker publish the result while the tool runs: this
+// one hears of it at its next progress and stops, without a word.
+func TestLate(t *testing.T) {
+	h := newHouse(t)
+	job := h.admit("while :; do echo tick >&2; sleep 0.05; done")
+	done := make(chan error, 1)
+	go func() { done <- h.deliver(t.Context(), job) }()
+	h.until(job, running)
+	if won, err := h.Log.Finish(t.Context(), ref(job), job.Call.ToolCallID, call.Interrupted("the test says so")); !won || err != nil {
+		t.Fatal(won, err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	wantKind(t, h.result(job), call.KindInterrupted)
+}
+
+func TestExpiredBeforeItsStart(t *testing.T) {
+	h := newHouse(t)
+	job := h.admit("echo ran", func(j *catalog.Job) { j.Expires = time.Now().Add(-time.Second) })
+	wantKind(t, h.run(job), call.KindExpired)
+	if h.pool.started.Load() != 0 {
+		t.Error("an expired call was run")
+	}
+}
+
+// TestArgumentsFromABlob passes 1 MiB of arguments, which are too long to
+// travel inline, to a tool that counts them.
+func TestArgumentsFromABlob(t *testing.T) {
+	h := newHouse(t)
+	args := `{"text":"` + strings.Repeat("x", call.MaxArguments-11) + `"}`
+	job := h.admit("wc -c | tr -d ' \n'", func(j *catalog.Job) {
+		id := blob.ID{Tenant: j.Call.Tenant, Key: j.Call.Key()}
+		if _, err := h.Blobs.Put(t.Context(), id, "application/json", []byte(args)); err != nil {
+			t.Fatal(err)
+		}
+		j.Call.Arguments, j.Call.ArgumentsBlob, j.Call.ArgumentsDigest = "", id.String(), call.Digest(args)
+	})
+	if got := words(t, h.run(job)); got != "1048576" {
+		t.Errorf("the tool read %s bytes", got)
+	}
+}
+
+// TestPain37LargeOutputStillAnswers has a tool write more than an event, or a
+// message, can hold: its result keeps the head and a document with the whole.
+func TestPain37LargeOutputStillAnswers(t *testing.T) {
+	h := newHouse(t)
+	job := h.admit(`head -c 5000000 /dev/zero | tr '\0' '<'`, func(j *catalog.Job) { j.Spec.Limits.Output = 8 << 20 })
+	r := h.run(job)
+	wantKind(t, r, "")
+	if len(r.Content) != 2 || r.Content[1].Type != agui.PartDocument {
+		t.Fatalf("the result has %d parts", len(r.Content))
+	}
+	a := h.attempt(job)
+	whole, err := a.fetch(t.Context(), r.Content[1].Source.Value, 8<<20, "")
+	if err != nil || len(whole) != 5000000 || !strings.HasPrefix(string(whole), r.Content[0].Text) {
+		t.Errorf("the blob has %d bytes, the head %d: %v", len(whole), len(r.Content[0].Text), err)
+	}
+}
+
+func TestManyLargePartsFitAnEvent(t *testing.T) {
+	h := newHouse(t)
+	job := h.admit("true")
+	var r call.Result
+	for range 64 {
+		r.Content = append(r.Content, agui.Text(strings.Repeat("é\"", 30<<10)))
+	}
+	r = h.attempt(job).fit(t.Context(), r)
+	data, err := agui.Encode(r.Event(job.Call.Key(), job.Call.ToolCallID))
+	if err != nil || len(data) > blob.InlineEvent {
+		t.Errorf("the event has %d bytes: %v", len(data), err)
+	}
+}
