@@ -1,0 +1,67 @@
+// Command dispatcher takes tool calls, checks them against their tools'
+// schemas and publishes them to a NATS server for the workers; it streams
+// their progress and answers them over HTTP, and keeps house: calls that
+// nobody takes are answered too.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/alecthomas/kong"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/cmd/internal/part"
+	"github.com/toolfleet/toolfleet/metrics"
+)
+
+type config struct {
+	NATS   string          `name:"nats" help:"URL of the NATS server." default:"nats://127.0.0.1:4222" env:"TOOLFLEET_NATS"`
+	Tools  string          `help:"Directory of tool specifications." required:"" env:"TOOLFLEET_TOOLS"`
+	Config kong.ConfigFlag `help:"YAML file with flag names as keys."`
+	part.DispatcherConfig
+	part.LogConfig
+}
+
+func main() {
+	var cfg config
+	kong.Parse(&cfg,
+		kong.Description("Takes tool calls and answers them."),
+		kong.Configuration(part.YAML))
+	if err := run(context.Background(), cfg); err != nil {
+		fmt.Fprintln(os.Stderr, "dispatcher:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, cfg config) error {
+	logger := cfg.Logger(os.Stderr)
+	tools, err := catalog.LoadDir(cfg.Tools)
+	if err != nil {
+		return err
+	}
+	nc, err := part.Dial(cfg.NATS, logger)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	bus, err := part.OpenBus(ctx, nc, nil)
+	if err != nil {
+		return err
+	}
+	reg := prometheus.NewRegistry()
+	d, err := part.StartDispatcher(cfg.DispatcherConfig, bus, tools, metrics.New(reg), part.Observed{Metrics: metrics.Handler(reg)}, logger)
+	if err != nil {
+		return err
+	}
+	ctx, stop := part.Signals(ctx, func() { os.Exit(1) })
+	defer stop()
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return bus.Log.Run(gctx) })
+	g.Go(func() error { return d.Run(gctx) })
+	fmt.Printf("ready http=%s nats=%s\n", d.URL(), cfg.NATS)
+	return g.Wait()
+}

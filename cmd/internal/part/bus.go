@@ -1,0 +1,66 @@
+package part
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/toolfleet/toolfleet/blob"
+	"github.com/toolfleet/toolfleet/queue"
+	"github.com/toolfleet/toolfleet/results"
+)
+
+// Bus is everything a part keeps in JetStream. One Bus serves one process.
+type Bus struct {
+	Log      *results.Log
+	Queue    *queue.Queue
+	Registry *queue.Registry
+	Blobs    *blob.Store
+}
+
+// Dial connects to a NATS server that runs elsewhere, and goes on trying for
+// ever once it was reached: running calls outlive an absent server.
+func Dial(url string, logger *slog.Logger) (*nats.Conn, error) {
+	nc, err := nats.Connect(url,
+		nats.Name("toolfleet"),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(500*time.Millisecond),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				logger.Warn("NATS is away; trying again", "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) { logger.Info("NATS is back") }),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("no NATS server at %s: %w", url, err)
+	}
+	return nc, nil
+}
+
+// OpenBus creates or checks the streams and buckets. kinds are the events that
+// the process follows; nil means all.
+func OpenBus(ctx context.Context, nc *nats.Conn, kinds []string) (*Bus, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("jetstream: %w", err)
+	}
+	b := &Bus{}
+	if b.Log, err = results.Open(ctx, js, results.Options{Kinds: kinds}); err != nil {
+		return nil, err
+	}
+	if b.Queue, err = queue.Open(ctx, js, queue.Options{}); err != nil {
+		return nil, err
+	}
+	if b.Registry, err = queue.OpenRegistry(ctx, js); err != nil {
+		return nil, err
+	}
+	if b.Blobs, err = blob.Open(ctx, js, blob.Options{}); err != nil {
+		return nil, err
+	}
+	return b, nil
+}

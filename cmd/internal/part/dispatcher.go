@@ -1,0 +1,66 @@
+package part
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/dispatch"
+	"github.com/toolfleet/toolfleet/dispatch/httpapi"
+	"github.com/toolfleet/toolfleet/keeper"
+	"github.com/toolfleet/toolfleet/metrics"
+)
+
+// DispatcherConfig is what a dispatcher is told. The tags are kong's.
+type DispatcherConfig struct {
+	Listen    string `help:"Address of the HTTP API, health and metrics." default:"127.0.0.1:8080" env:"TOOLFLEET_LISTEN"`
+	Tokens    string `help:"File of bearer tokens, 'tenant token' a line; required beyond loopback." env:"TOOLFLEET_TOKENS"`
+	PublicURL string `help:"Base of the URLs that clients fetch media from; default: the address." env:"TOOLFLEET_PUBLIC_URL"`
+}
+
+// Dispatcher is one running dispatcher part: the doors and the keeper.
+type Dispatcher struct {
+	http   *httpapi.Server
+	keeper *keeper.Keeper
+}
+
+// Observed is what a dispatcher shows beside its own: the page of metrics, and
+// whether the process is ready.
+type Observed struct {
+	Metrics http.Handler
+	Ready   func() error // nil means always
+}
+
+// StartDispatcher binds the doors. Nothing is served before Run.
+func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools []catalog.Spec, m *metrics.Metrics, o Observed, logger *slog.Logger) (*Dispatcher, error) {
+	c, err := catalog.New(tools)
+	if err != nil {
+		return nil, err
+	}
+	d := &dispatch.Dispatcher{Log: bus.Log, Queue: bus.Queue, Catalog: c, Blobs: bus.Blobs, Metrics: m, Logger: logger}
+	srv, err := httpapi.New(httpapi.Config{
+		Addr: cfg.Listen, TokenFile: cfg.Tokens, PublicURL: cfg.PublicURL,
+		Dispatcher: d, Tools: c, Metrics: m, MetricsHandler: o.Metrics, Ready: o.Ready, Logger: logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Dispatcher{
+		http:   srv,
+		keeper: &keeper.Keeper{Log: bus.Log, Queue: bus.Queue, Registry: bus.Registry, Logger: logger},
+	}, nil
+}
+
+// URL is where the doors are.
+func (d *Dispatcher) URL() string { return d.http.URL() }
+
+// Run serves and keeps house until ctx is done, then lets requests finish.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return d.http.Run(ctx) })
+	g.Go(func() error { return d.keeper.Run(ctx) })
+	return g.Wait()
+}

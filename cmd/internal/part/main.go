@@ -1,0 +1,125 @@
+package part
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"sigs.k8s.io/yaml"
+)
+
+// LogConfig says how a part logs: to standard error, as text or JSON.
+type LogConfig struct {
+	LogLevel  slog.Level `help:"debug, info, warn or error." default:"info" env:"TOOLFLEET_LOG_LEVEL"`
+	LogFormat string     `help:"text or json." default:"text" enum:"text,json" env:"TOOLFLEET_LOG_FORMAT"`
+}
+
+// Logger makes the part's logger, writing to w.
+func (c LogConfig) Logger(w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: c.LogLevel}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// YAML is a kong loader for a configuration file: one mapping, flag names as
+// keys. A flag on the command line or in the environment wins over the file.
+func YAML(r io.Reader) (kong.Resolver, error) {
+	raw, err := io.ReadAll(io.LimitReader(r, 1<<20))
+	if err != nil {
+		return nil, err
+	}
+	values := map[string]any{}
+	if err := yaml.UnmarshalStrict(raw, &values); err != nil {
+		return nil, fmt.Errorf("configuration file: %w", err)
+	}
+	return kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+		return values[flag.Name], nil
+	}), nil
+}
+
+// Signals returns a context that ends at the first SIGTERM or SIGINT, and calls
+// hurry at the second. The returned stop waits for the goroutine behind it.
+func Signals(parent context.Context, hurry func()) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(parent)
+	ch := make(chan os.Signal, 2)
+	signal.Notify(ch, syscall.SIGTERM, syscall.SIGINT)
+	quit := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for _, f := range []func(){cancel, hurry} {
+			select {
+			case <-ch:
+				f()
+			case <-quit:
+				return
+			}
+		}
+		<-quit
+	})
+	return ctx, func() {
+		signal.Stop(ch)
+		close(quit)
+		wg.Wait()
+		cancel()
+	}
+}
+
+// Serve serves h on address until ctx is done. It is for a worker's health and
+// metrics; the dispatcher's doors have a server of their own.
+func Serve(ctx context.Context, address string, h http.Handler, logger *slog.Logger) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("cannot listen on %s: %w", address, err)
+	}
+	srv := &http.Server{
+		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+	}
+	stopped := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		stopped <- srv.Shutdown(end)
+	}()
+	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return <-stopped
+}
+
+// Healthy answers 200 while ready returns nil, else 503 with the reason. A nil
+// ready means always.
+func Healthy(ready func() error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if ready != nil {
+			if err := ready(); err != nil {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				_, _ = fmt.Fprintln(w, err)
+				return
+			}
+		}
+		_, _ = fmt.Fprintln(w, "ok")
+	})
+}
+
+// Observing calls observe before each scrape of h.
+func Observing(h http.Handler, observe func(context.Context)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		observe(r.Context())
+		h.ServeHTTP(w, r)
+	})
+}

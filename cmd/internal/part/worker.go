@@ -1,0 +1,299 @@
+package part
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/metrics"
+	"github.com/toolfleet/toolfleet/queue"
+	"github.com/toolfleet/toolfleet/results"
+	"github.com/toolfleet/toolfleet/sandbox"
+	"github.com/toolfleet/toolfleet/sandbox/containerd"
+	"github.com/toolfleet/toolfleet/worker"
+)
+
+// WorkerConfig is what a worker is told. The tags are kong's.
+type WorkerConfig struct {
+	State      string        `help:"Directory for the worker's id and its containerd." default:"/var/lib/toolfleet" env:"TOOLFLEET_STATE"`
+	Containerd string        `help:"Address of a containerd (2.0 or later) that runs already; without it the worker starts its own." env:"TOOLFLEET_CONTAINERD"`
+	Programs   string        `help:"Directory with agent, containerd, its shim and runc; default: beside this program, then .toolchain/bin beside that." env:"TOOLFLEET_PROGRAMS"`
+	Images     string        `help:"Directory of OCI archives to import at the start." env:"TOOLFLEET_IMAGES"`
+	Class      string        `help:"Class of calls to take." default:"default" env:"TOOLFLEET_CLASS"`
+	Slots      int           `help:"Calls run at once; 0 means twice the CPUs." default:"0" env:"TOOLFLEET_SLOTS"`
+	Drain      time.Duration `help:"How long running calls may go on at a stop." default:"60s" env:"TOOLFLEET_DRAIN"`
+	SubIDBase  uint32        `help:"First user id of the sandboxes' id ranges, each of 65,536." name:"subid-base" default:"100000" env:"TOOLFLEET_SUBID_BASE"`
+}
+
+// Worker is one running worker part.
+type Worker struct {
+	cfg     WorkerConfig
+	self    results.Worker
+	bus     *Bus
+	tools   []catalog.Spec
+	metrics *metrics.Metrics
+	logger  *slog.Logger
+
+	daemon  *containerd.Daemon // nil when the user runs containerd
+	runtime *containerd.Runtime
+	pool    *sandbox.Pool
+	server  *queue.Server
+	started time.Time
+	// reachable says whether the runtime answered the last time.
+	reachable atomic.Bool
+	draining  atomic.Bool
+}
+
+// StartWorker makes everything a worker needs before it takes calls: its
+// containerd, a host swept of what a predecessor left, the images, the pool.
+// Close must be called when the error is nil.
+func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools []catalog.Spec, m *metrics.Metrics, logger *slog.Logger) (w *Worker, err error) {
+	if cfg.Slots < 0 || cfg.Drain < 0 {
+		return nil, errors.New("slots and drain must not be negative")
+	}
+	if cfg.Slots == 0 {
+		cfg.Slots = 2 * runtime.NumCPU()
+	}
+	if err := containerd.Preflight(cfg.State); err != nil {
+		return nil, err
+	}
+	w = &Worker{cfg: cfg, bus: bus, tools: tools, metrics: m, logger: logger, started: time.Now()}
+	if w.self, err = Identity(cfg.State); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			w.Close(ctx)
+		}
+	}()
+	if err := w.startRuntime(ctx); err != nil {
+		return nil, err
+	}
+	if err := w.importImages(ctx); err != nil {
+		return nil, err
+	}
+	w.pool = sandbox.NewPool(sandbox.PoolConfig{Runtime: w.runtime, Prefix: w.self.ID, Logger: logger, OnStart: w.startedSandbox})
+	for i := range tools {
+		if t := &tools[i]; t.Type != "server" && t.Class == cfg.Class {
+			w.pool.Want(t.Sandbox(), t.Warm.Min, t.Warm.Max)
+		}
+	}
+	w.server = &queue.Server{
+		Queue: bus.Queue,
+		Handler: &worker.Worker{
+			Self: w.self, Log: bus.Log, Blobs: bus.Blobs, Sandboxes: w.pool,
+			Alive: bus.Registry.Alive, Metrics: m, Logger: logger,
+		},
+		Class: cfg.Class, Slots: cfg.Slots, Drain: cfg.Drain, Log: logger,
+		Ready: func() bool { return w.reachable.Load() },
+	}
+	w.reachable.Store(true)
+	return w, nil
+}
+
+// startRuntime reaches or starts containerd and sweeps the host.
+func (w *Worker) startRuntime(ctx context.Context) error {
+	programs, err := FindPrograms(w.cfg.Programs)
+	if err != nil {
+		return err
+	}
+	cfg := containerd.Config{
+		Address: w.cfg.Containerd, Owner: w.self.ID, AgentPath: programs.Agent,
+		SubIDBase: w.cfg.SubIDBase, Logger: w.logger,
+	}
+	if cfg.Address == "" {
+		bin, err := programs.containerd()
+		if err != nil {
+			return err
+		}
+		w.daemon, err = containerd.StartDaemon(ctx, containerd.DaemonConfig{BinDir: bin, StateDir: w.cfg.State, Logger: w.logger})
+		if err != nil {
+			return err
+		}
+		cfg.Address, cfg.BinDir = w.daemon.Address(), w.daemon.BinDir()
+	}
+	if w.runtime, err = containerd.New(cfg); err != nil {
+		return err
+	}
+	if err := w.runtime.Ready(ctx); err != nil {
+		return err
+	}
+	report, err := w.runtime.Sweep(ctx)
+	if err != nil {
+		return fmt.Errorf("sweep what a predecessor left: %w", err)
+	}
+	if report != (containerd.SweepReport{}) {
+		w.logger.Info("swept what a predecessor left", "report", report)
+		w.metrics.SandboxesSwept(w.runtime.Name(), report.Sandboxes)
+	}
+	return nil
+}
+
+// importImages imports every *.tar under the images directory.
+func (w *Worker) importImages(ctx context.Context) error {
+	if w.cfg.Images == "" {
+		return nil
+	}
+	names, err := filepath.Glob(filepath.Join(w.cfg.Images, "*.tar"))
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("no OCI archive (*.tar) in %s", w.cfg.Images)
+	}
+	for _, name := range names {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		refs, err := w.runtime.Import(ctx, f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return fmt.Errorf("import %s: %w", name, err)
+		}
+		w.logger.Info("image imported", "file", filepath.Base(name), "refs", strings.Join(refs, " "))
+	}
+	return nil
+}
+
+// Run takes calls until ctx is done, then drains. The order of the stop is:
+// the server drains, then the worker is no longer registered, then the warm
+// sandboxes go. Results of a drain still find the registry saying that this
+// worker lives.
+func (w *Worker) Run(ctx context.Context) error {
+	after, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, func() { w.draining.Store(true) })()
+	g, gctx := errgroup.WithContext(after)
+	g.Go(func() error { return w.pool.Run(gctx) })
+	g.Go(func() error { return w.bus.Registry.Run(gctx, w.info) })
+	g.Go(func() error { return w.watch(gctx) })
+	g.Go(func() error {
+		defer stop()
+		serve, cancel := context.WithCancel(ctx)
+		defer cancel()
+		unlink := context.AfterFunc(gctx, cancel)
+		defer unlink()
+		return w.server.Run(serve)
+	})
+	return g.Wait()
+}
+
+// Hurry ends a drain now; a second signal calls it.
+func (w *Worker) Hurry() { w.server.Hurry() }
+
+func (w *Worker) info() queue.WorkerInfo {
+	host, _ := os.Hostname()
+	return queue.WorkerInfo{
+		ID: w.self.ID, Incarnation: w.self.Incarnation, Host: host, Class: w.cfg.Class,
+		Runtimes: []string{w.runtime.Name()}, Slots: w.cfg.Slots, Busy: w.server.Busy(), Started: w.started,
+	}
+}
+
+// watchInterval is how often the runtime is asked whether it is there, and
+// sweepInterval how often the host is looked over for what has expired.
+const (
+	watchInterval = 2 * time.Second
+	sweepInterval = time.Minute
+)
+
+// watch keeps the readiness true and sweeps what dead workers of this host
+// left, until ctx is done.
+func (w *Worker) watch(ctx context.Context) error {
+	tick, sweep := time.NewTicker(watchInterval), time.NewTicker(sweepInterval)
+	defer tick.Stop()
+	defer sweep.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			w.ask(ctx)
+		case <-sweep.C:
+			if report, err := w.runtime.Sweep(ctx); err != nil && ctx.Err() == nil {
+				w.logger.Warn("sweep of the host", "error", err)
+			} else if report != (containerd.SweepReport{}) {
+				w.logger.Info("swept what a dead worker left", "report", report)
+				w.metrics.SandboxesSwept(w.runtime.Name(), report.Sandboxes)
+			}
+		}
+	}
+}
+
+// ask asks the runtime whether it is there, and says so when that changes.
+func (w *Worker) ask(ctx context.Context) {
+	bounded, cancel := context.WithTimeout(ctx, watchInterval)
+	defer cancel()
+	err := w.runtime.Ready(bounded)
+	if ctx.Err() != nil {
+		return
+	}
+	if was := w.reachable.Swap(err == nil); was && err != nil {
+		w.logger.Error("no calls are taken until the runtime is back", "error", err)
+	} else if !was && err == nil {
+		w.logger.Info("the runtime is back")
+	}
+}
+
+// startedSandbox counts the starts that failed.
+func (w *Worker) startedSandbox(s sandbox.PoolStart) {
+	if s.Err != nil {
+		w.metrics.SandboxFailed(w.runtime.Name())
+	}
+}
+
+// Ready says why the worker takes no calls; nil means that it does.
+func (w *Worker) Ready() error {
+	switch {
+	case w.draining.Load():
+		return errors.New("the worker is stopping")
+	case !w.reachable.Load():
+		return errors.New("the worker's runtime cannot be reached")
+	}
+	return nil
+}
+
+// Observe sets the gauges to what is now. Whoever serves the metrics calls it
+// before each scrape, so that a scrape is never older than itself.
+func (w *Worker) Observe(ctx context.Context) {
+	w.metrics.SetSlots(w.cfg.Slots, w.server.Busy())
+	s := w.pool.Stats()
+	w.metrics.SetSandboxes(w.runtime.Name(), metrics.Sandboxes{Starting: s.Starting, Warm: s.Warm, Busy: s.InUse, Closing: s.Closing})
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if d, err := w.bus.Queue.Depth(ctx, w.cfg.Class); err == nil {
+		w.metrics.SetQueue(w.cfg.Class, d.Waiting, d.InFlight)
+	}
+}
+
+// ID is the worker's id.
+func (w *Worker) ID() string { return w.self.ID }
+
+// Close removes what the worker made outside the process. It has a deadline of
+// its own and may be called once, after Run has returned.
+func (w *Worker) Close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	if w.runtime != nil {
+		if _, err := w.runtime.Sweep(ctx); err != nil {
+			w.logger.Error("sweep at the stop", "error", err)
+		}
+		if err := w.runtime.Close(); err != nil {
+			w.logger.Error("close the runtime", "error", err)
+		}
+	}
+	if w.daemon != nil {
+		if err := w.daemon.Stop(ctx); err != nil {
+			w.logger.Error("stop containerd", "error", err)
+		}
+	}
+}

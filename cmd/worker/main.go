@@ -1,0 +1,82 @@
+// Command worker runs tool calls in sandboxes: it takes ready calls from a
+// NATS server, runs each in a fresh containerd sandbox and publishes how it
+// ended. It must run as root.
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+
+	"github.com/alecthomas/kong"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/cmd/internal/part"
+	"github.com/toolfleet/toolfleet/metrics"
+)
+
+type config struct {
+	NATS   string          `name:"nats" help:"URL of the NATS server." default:"nats://127.0.0.1:4222" env:"TOOLFLEET_NATS"`
+	Tools  string          `help:"Directory of tool specifications." required:"" env:"TOOLFLEET_TOOLS"`
+	Listen string          `help:"Address of health and metrics; empty means none." default:"127.0.0.1:8081" env:"TOOLFLEET_WORKER_LISTEN"`
+	Config kong.ConfigFlag `help:"YAML file with flag names as keys."`
+	part.WorkerConfig
+	part.LogConfig
+}
+
+func main() {
+	var cfg config
+	kong.Parse(&cfg,
+		kong.Description("Runs tool calls in containerd sandboxes."),
+		kong.Configuration(part.YAML))
+	if err := run(context.Background(), cfg); err != nil {
+		fmt.Fprintln(os.Stderr, "worker:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, cfg config) error {
+	logger := cfg.Logger(os.Stderr)
+	tools, err := catalog.LoadDir(cfg.Tools)
+	if err != nil {
+		return err
+	}
+	nc, err := part.Dial(cfg.NATS, logger)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	bus, err := part.OpenBus(ctx, nc, []string{"cancel"})
+	if err != nil {
+		return err
+	}
+	reg := prometheus.NewRegistry()
+	w, err := part.StartWorker(ctx, cfg.WorkerConfig, bus, tools, metrics.New(reg), logger)
+	if err != nil {
+		return err
+	}
+	defer w.Close(ctx)
+	ctx, stop := part.Signals(ctx, w.Hurry)
+	defer stop()
+
+	// The log's follower and the health page outlive the drain.
+	after, end := context.WithCancel(context.WithoutCancel(ctx))
+	g, gctx := errgroup.WithContext(after)
+	g.Go(func() error { return bus.Log.Run(gctx) })
+	if cfg.Listen != "" {
+		mux := http.NewServeMux()
+		mux.Handle("GET /metrics", part.Observing(metrics.Handler(reg), w.Observe))
+		mux.Handle("GET /healthz", part.Healthy(nil))
+		mux.Handle("GET /readyz", part.Healthy(w.Ready))
+		g.Go(func() error { return part.Serve(gctx, cfg.Listen, mux, logger) })
+	}
+	g.Go(func() error {
+		defer end()
+		return w.Run(ctx)
+	})
+	fmt.Printf("ready nats=%s worker=%s\n", cfg.NATS, w.ID())
+	return g.Wait()
+}
