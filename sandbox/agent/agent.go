@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/toolfleet/toolfleet/sandbox/wire"
 	"golang.org/x/sys/unix"
@@ -40,10 +41,14 @@ func Run(cfg Config) error {
 	err := <-a.ended
 	if os.Getpid() != 1 {
 		// Nobody else ends the tool. Process 1 leaves that to the kernel.
-		KillTree(os.Getpid())
+		KillTree(os.Getpid(), killTreeTimeout)
 	}
 	return err
 }
+
+// killTreeTimeout bounds how long an agent that is not process 1 tries to end
+// what its tool left behind.
+const killTreeTimeout = 10 * time.Second
 
 // agent is one connection to one host.
 type agent struct {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"math"
 	"os"
 	"os/signal"
 	"runtime"
@@ -21,6 +22,9 @@ func setUp() {
 	// to end an agent is SIGKILL or the end of its stdin. Dropped and not
 	// ignored: an ignored signal would stay ignored in the tool.
 	signal.Notify(make(chan os.Signal, 1))
+	// Whatever the agent was given beyond its stdio is not the tool's. An old
+	// kernel that does not know the call has a runtime that gives nothing.
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	runtime.GOMAXPROCS(2)
 	reserveThreads(spareThreads)
 	if os.Getpid() == 1 {

@@ -4,24 +4,30 @@ import (
 	"bytes"
 	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // KillTree kills every descendant of the process root, but not root itself, and
-// returns when none is left. It is for sandboxes without a pid namespace, where
-// root is a subreaper: then a descendant cannot leave the tree, and one that
-// forks faster than it is found is found in the next round.
-func KillTree(root int) {
-	for {
-		alive := false
-		for _, pid := range descendants(root) {
-			alive = true
+// reports whether it saw that none is left. It tries for at most a duration.
+//
+// It is for sandboxes without a pid namespace, where root is a subreaper: then
+// a descendant cannot leave the tree, and one that was forked while the others
+// were killed is found in the next round.
+func KillTree(root int, within time.Duration) bool {
+	for end := time.Now().Add(within); ; {
+		live := descendants(root)
+		if len(live) == 0 {
+			return true
+		}
+		for _, pid := range live {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
-		if !alive {
-			return
+		if time.Now().After(end) {
+			return false
 		}
+		<-time.After(time.Millisecond) // to die takes them a moment
 	}
 }
 

@@ -1,0 +1,205 @@
+package sandboxtest
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/toolfleet/toolfleet/sandbox"
+)
+
+// testEnds: however a tool ends, it is told right, and no process is left.
+func (s *suite) testEnds(t *testing.T) {
+	t.Run("Code", s.testCode)
+	t.Run("Signal", s.testSignal)
+	t.Run("NotStarted", s.testNotStarted)
+	t.Run("Cancel", s.testCancel)
+	t.Run("Deadline", s.testDeadline)
+	t.Run("CancelBeforeStart", s.testCancelBeforeStart)
+	t.Run("KillsProcessTree", s.testTree)
+	t.Run("PipesHeldByOthers", s.testHeld)
+	t.Run("KillWhileIdle", s.testKillWhileIdle)
+}
+
+func (s *suite) testCode(t *testing.T) {
+	exit := s.run(t, s.probe("exit", "42"), sandbox.Sink{})
+	expect(t, exit, sandbox.CauseExited)
+	if exit.Code != 42 || exit.Started.IsZero() || exit.Ended.Before(exit.Started) {
+		t.Errorf("code %d, from %v to %v", exit.Code, exit.Started, exit.Ended)
+	}
+}
+
+// testSignal: a tool that kills itself with SIGKILL did not run out of memory.
+func (s *suite) testSignal(t *testing.T) {
+	for _, c := range []struct{ number, name string }{{"1", "SIGHUP"}, {"9", "SIGKILL"}, {"15", "SIGTERM"}} {
+		exit := s.run(t, s.probe("signal", c.number), sandbox.Sink{})
+		expect(t, exit, sandbox.CauseSignaled)
+		if exit.Signal != c.name {
+			t.Errorf("signal %q, want %q", exit.Signal, c.name)
+		}
+	}
+}
+
+func (s *suite) testNotStarted(t *testing.T) {
+	for _, c := range []struct {
+		name, says string
+		p          sandbox.Process
+	}{
+		{"NoSuchFile", "no such file", sandbox.Process{Argv: []string{"/no/such/tool"}}},
+		{"NotInPath", "no such program in PATH", sandbox.Process{Argv: []string{"no-such-tool"}}},
+		{"NotExecutable", "permission denied", sandbox.Process{Argv: []string{"/proc/self/status"}}},
+		{"NoDirectory", "working directory", sandbox.Process{Argv: []string{s.Probe, "exit", "0"}, Dir: "/no/such/directory"}},
+		{"NoProgram", "no program", sandbox.Process{}},
+		{"BadUser", "user", sandbox.Process{Argv: []string{s.Probe, "exit", "0"}, User: "root"}},
+		{"NUL", "NUL", sandbox.Process{Argv: []string{s.Probe, "a\x00b"}}},
+		{"TooMuch", "arguments", sandbox.Process{Argv: []string{s.Probe, strings.Repeat("x", 2<<20)}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			exit := s.run(t, c.p, sandbox.Sink{})
+			expect(t, exit, sandbox.CauseNotStarted)
+			if !strings.Contains(exit.Detail, c.says) {
+				t.Errorf("detail %q does not say %q", exit.Detail, c.says)
+			}
+		})
+	}
+}
+
+// testCancel: what the tool said before it was stopped is kept, and nothing is
+// said after Run has returned.
+func (s *suite) testCancel(t *testing.T) {
+	sb := s.open(t)
+	ctx, cancel := context.WithCancel(testContext(t))
+	defer cancel()
+	exit, err := sb.Run(ctx, s.probe("tree", "0", mark()), sandbox.Sink{Stderr: func([]byte) { cancel() }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, exit, sandbox.CauseStopped)
+	if string(exit.Stderr) != "leaf\n" {
+		t.Errorf("stderr %q", exit.Stderr)
+	}
+	if sb.Alive() {
+		t.Error("alive after it was killed")
+	}
+	if _, err := sb.Run(testContext(t), s.probe("exit", "0"), sandbox.Sink{}); err == nil {
+		t.Error("a second run was accepted")
+	}
+}
+
+func (s *suite) testDeadline(t *testing.T) {
+	sb := s.open(t)
+	ctx, cancel := context.WithTimeout(testContext(t), 200*time.Millisecond)
+	defer cancel()
+	exit, err := sb.Run(ctx, s.probe("stop"), sandbox.Sink{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, exit, sandbox.CauseStopped)
+}
+
+func (s *suite) testCancelBeforeStart(t *testing.T) {
+	sb := s.open(t)
+	ctx, cancel := context.WithCancel(testContext(t))
+	cancel()
+	exit, err := sb.Run(ctx, s.probe("exit", "0"), sandbox.Sink{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, exit, sandbox.CauseStopped)
+	if !exit.Started.IsZero() {
+		t.Error("it was started")
+	}
+}
+
+// testTree: a tree of 14 processes, each in a session of its own, half of them
+// orphans, is gone when Run returns.
+func (s *suite) testTree(t *testing.T) {
+	sb := s.open(t)
+	m := mark()
+	ctx, cancel := context.WithCancel(testContext(t))
+	defer cancel()
+	var said int
+	exit, err := sb.Run(ctx, s.probe("tree", "3", m), sandbox.Sink{Stderr: func(b []byte) {
+		if said += bytes.Count(b, []byte("leaf\n")); said == 8 {
+			if n := marked(t, m); n < 8 {
+				t.Errorf("only %d processes are seen from here", n)
+			}
+			cancel()
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, exit, sandbox.CauseStopped)
+	if n := marked(t, m); n != 0 {
+		t.Errorf("%d processes are left", n)
+	}
+}
+
+// testHeld: the end of the tool is its end, whoever still holds its pipes.
+func (s *suite) testHeld(t *testing.T) {
+	sb := s.open(t)
+	m := mark()
+	exit, err := sb.Run(testContext(t), s.probe("hold", m), sandbox.Sink{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(t, exit, sandbox.CauseExited)
+	if !exit.OutputHeld || string(exit.Stdout) != "said before the end" {
+		t.Errorf("held %v, stdout %q", exit.OutputHeld, exit.Stdout)
+	}
+	closeSandbox(t, sb)
+	if n := marked(t, m); n != 0 {
+		t.Errorf("%d processes are left", n)
+	}
+}
+
+// testKillWhileIdle: a sandbox that dies while it waits is seen to be dead.
+func (s *suite) testKillWhileIdle(t *testing.T) {
+	id := NewID()
+	ctx := testContext(t)
+	sb, err := sandbox.Open(ctx, s.runtime, id, s.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeSandbox(t, sb)
+	if err := sb.Check(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.runtime.Remove(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	if err := sb.Check(ctx); err == nil {
+		t.Error("a removed sandbox answers")
+	}
+	exit, err := sb.Run(ctx, s.probe("exit", "0"), sandbox.Sink{})
+	if err == nil || !exit.Started.IsZero() {
+		t.Errorf("a removed sandbox ran a tool: %v", exit.Cause)
+	}
+}
+
+// mark is an argument by which a process of this test is found.
+func mark() string { return "mark-" + rand.Text() }
+
+// marked counts the processes of this host with the argument m.
+func marked(t *testing.T, m string) int {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err == nil && slices.Contains(strings.Split(string(b), "\x00"), m) {
+			n++
+		}
+	}
+	return n
+}
