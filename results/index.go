@@ -165,10 +165,12 @@ func readAdmit(e Entry) (func(*record), error) {
 			} `json:"annotations"`
 		} `json:"spec"`
 		Expires time.Time `json:"expires"`
+		Refusal *struct{} `json:"refusal"`
 	}
 	err := value(e.Data, nameAdmit, &a)
 	return func(r *record) {
 		r.seq, r.Admitted, r.Expires = e.Seq, e.Time, a.Expires
+		r.Refused = a.Refusal != nil
 		r.Tool, r.threadID, r.ToolCallID = a.Call.Tool, a.Call.ThreadID, a.Call.ToolCallID
 		if a.Spec != nil {
 			r.Class, r.Idempotent = a.Spec.Class, a.Spec.Annotations.Idempotent

@@ -126,8 +126,11 @@ type Unfinished struct {
 	ToolCallID string
 	Class      string
 	Idempotent bool
-	Admitted   time.Time
-	Expires    time.Time
+	// Refused is true when the call is never to run: its admission holds the
+	// answer.
+	Refused  bool
+	Admitted time.Time
+	Expires  time.Time
 	// Claims is the number of the newest claim, 0 for none; it was made at
 	// Claimed by ClaimedBy.
 	Claims    int

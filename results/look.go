@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/toolfleet/toolfleet/agui"
 	"github.com/toolfleet/toolfleet/call"
@@ -13,9 +14,12 @@ import (
 // State is where a call stands, read back from its log in one look.
 type State struct {
 	Job catalog.Job
-	// Claims is the number of the last claim, 0 for none.
-	Claims int
-	Start  *Marker
+	// Claims is the number of the last claim, 0 for none; it was made at
+	// Claimed by ClaimedBy.
+	Claims    int
+	Claimed   time.Time
+	ClaimedBy Worker
+	Start     *Marker
 	// Cancel is the reason of a cancel, nil when there was none.
 	Cancel *string
 	Result *call.Result
@@ -59,7 +63,7 @@ func (s *State) take(e Entry) (err error) {
 	case KindClaim:
 		var c claim
 		err = value(e.Data, nameClaim, &c)
-		s.Claims = c.Attempt
+		s.Claims, s.Claimed, s.ClaimedBy = c.Attempt, e.Time, c.Worker
 	case KindStart:
 		s.Start, err = markerOf(e)
 	case KindCancel:

@@ -1,0 +1,169 @@
+package keeper_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/toolfleet/toolfleet/agui"
+	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/internal/natsd/natsdtest"
+	"github.com/toolfleet/toolfleet/keeper"
+	"github.com/toolfleet/toolfleet/queue"
+	"github.com/toolfleet/toolfleet/results"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// house is a log, a queue and a registry with a keeper on them.
+type house struct {
+	*results.Log
+	q *queue.Queue
+	r *queue.Registry
+	// registered is closed once the living worker has registered.
+	registered chan struct{}
+}
+
+var (
+	living = results.Worker{ID: "living", Incarnation: "1"}
+	dead   = results.Worker{ID: "dead", Incarnation: "1"}
+)
+
+// open opens a house with two keepers, to see that they do each other no harm.
+func open(t *testing.T) *house {
+	t.Helper()
+	js := natsdtest.JetStream(t)
+	h := &house{registered: make(chan struct{})}
+	h.open(t, js)
+	ctx, cancel := context.WithCancel(context.Background())
+	var g errgroup.Group
+	g.Go(func() error { return h.Log.Run(ctx) })
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	for range 2 {
+		k := &keeper.Keeper{Log: h.Log, Queue: h.q, Registry: h.r, Logger: log}
+		g.Go(func() error { return k.Run(ctx) })
+	}
+	t.Cleanup(func() {
+		cancel()
+		if err := g.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+func (h *house) open(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	var err error
+	if h.Log, err = results.Open(t.Context(), js, results.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if h.q, err = queue.Open(t.Context(), js, queue.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if h.r, err = queue.OpenRegistry(t.Context(), js); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *house) admit(t *testing.T, change func(*catalog.Job)) (results.Ref, catalog.Job) {
+	t.Helper()
+	job := catalog.Job{
+		Version: call.Version,
+		Call:    call.Call{Version: call.Version, Tenant: "default", ThreadID: "t", RunID: "r", Scope: t.Name(), ToolCallID: "c", Tool: "tool"},
+		Spec:    &catalog.Spec{Name: "tool", Class: "default"}, Admitted: time.Now(), Expires: time.Now().Add(time.Hour),
+	}
+	if change != nil {
+		change(&job)
+	}
+	if _, err := h.Admit(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	return results.Ref{Tenant: "default", Key: job.Call.Key()}, job
+}
+
+// result waits for the call's end.
+func (h *house) result(t *testing.T, ref results.Ref) call.Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	f, err := h.Follow(ctx, ref, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Stop()
+	for {
+		e, err := f.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind != results.KindResult {
+			continue
+		}
+		ev, err := e.Event()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := call.ResultOf(ev.(agui.ToolCallResult))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+}
+
+func TestEndsWhatNobodyEnds(t *testing.T) {
+	past := func(j *catalog.Job) { j.Expires = time.Now() }
+	refusal := call.Failure(call.KindUnknownTool, "no such tool")
+	for _, c := range []struct {
+		name   string
+		change func(*catalog.Job)
+		queued bool
+		before func(h *house, ref results.Ref) error
+		want   call.Kind
+	}{
+		{"waited too long", past, true, nil, call.KindExpired},
+		{"refused and not answered", func(j *catalog.Job) { j.Spec, j.Refusal = nil, &refusal }, false, nil, call.KindUnknownTool},
+		{"cancelled while it waited", nil, true, func(h *house, ref results.Ref) error {
+			return h.Cancel(t.Context(), ref, "enough")
+		}, call.KindCancelled},
+		{"attempts spent", nil, true, func(h *house, ref results.Ref) error {
+			return h.Claim(t.Context(), ref, dead, call.MaxAttempts)
+		}, call.KindSandboxFailed},
+		{"lost after the start", nil, true, func(h *house, ref results.Ref) error {
+			_, _, err := h.Start(t.Context(), ref, results.Marker{Worker: dead, Attempt: 1})
+			return err
+		}, call.KindInterrupted},
+		{"ended by somebody who died", past, true, func(h *house, ref results.Ref) error {
+			_, _, err := h.Start(t.Context(), ref, results.Marker{Worker: dead, Void: true})
+			return err
+		}, call.KindExpired},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			h := open(t)
+			ref, job := h.admit(t, c.change)
+			if c.queued {
+				if err := h.q.Push(t.Context(), job); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.before != nil {
+				if err := c.before(h, ref); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := h.result(t, ref)
+			if r.Kind() != c.want {
+				t.Errorf("%s, want %s", r.Kind(), c.want)
+			}
+			t.Log(r.Error.Message)
+		})
+	}
+}

@@ -1,0 +1,192 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/metrics"
+	"github.com/toolfleet/toolfleet/queue"
+	"github.com/toolfleet/toolfleet/results"
+)
+
+// round is one step: what it asked once it does not ask again.
+type round struct {
+	*Keeper
+	now   time.Time
+	alive map[results.Worker]bool
+	// classes are those that have a living worker; nil until asked.
+	classes map[string]bool
+}
+
+// visit looks at one call and does what is to be done. It judges twice: first
+// by the index, which costs little and is right nearly always that nothing is
+// to be done, and then by the log, whose word decides.
+func (r *round) visit(ctx context.Context, u results.Unfinished) error {
+	f := facts{
+		now: r.now, admitted: u.Admitted, expires: u.Expires, idempotent: u.Idempotent, refused: u.Refused,
+		cancel: u.Cancel, start: u.Start, claims: u.Claims, claimed: u.Claimed,
+	}
+	// The queue is asked before the log. A worker publishes the result and
+	// then acknowledges the job: a job that is gone, without a result in a
+	// later look, was lost.
+	queued, err := r.queued(ctx, u)
+	if err != nil {
+		return err
+	}
+	f.queued = queued
+	if err := r.ask(ctx, &f, u.Class, u.ClaimedBy); err != nil {
+		return err
+	}
+	deed, _ := judge(f)
+	r.schedule(u.Ref, deed, f)
+	if deed == leave {
+		return nil
+	}
+	st, err := r.Log.Look(ctx, u.Ref)
+	switch {
+	case errors.Is(err, results.ErrNotFound):
+		return nil // older than the log's horizon: there is nobody to answer
+	case err != nil:
+		return err
+	case st.Result != nil:
+		return nil
+	}
+	f.refusal, f.refused = st.Job.Refusal, st.Job.Refusal != nil
+	f.cancel, f.start, f.claims, f.claimed = st.Cancel, st.Start, st.Claims, st.Claimed
+	if err := r.ask(ctx, &f, u.Class, st.ClaimedBy); err != nil {
+		return err
+	}
+	deed, result := judge(f)
+	return r.do(ctx, u.Ref, st, deed, result)
+}
+
+// schedule says when to look again.
+func (r *round) schedule(ref results.Ref, d deed, f facts) {
+	pause := min(max(2*r.visits[ref].pause, shortPause), longPause)
+	if d != leave || f.alive {
+		pause = shortPause
+	}
+	r.visits[ref] = visit{at: r.now.Add(pause), pause: pause}
+}
+
+// queued asks whether the job is in the queue. A refused call never was.
+func (r *round) queued(ctx context.Context, u results.Unfinished) (bool, error) {
+	if u.Refused {
+		return false, nil
+	}
+	return r.Queue.Has(ctx, u.Class, u.Key)
+}
+
+// ask fills in what the registry knows of the workers.
+func (r *round) ask(ctx context.Context, f *facts, class string, claimedBy results.Worker) (err error) {
+	f.alive = false
+	if w, ok := owner(f.start, f.claims, claimedBy); ok {
+		if f.alive, err = r.isAlive(ctx, w); err != nil {
+			return err
+		}
+	}
+	f.workers, err = r.hasWorkers(ctx, class)
+	return err
+}
+
+func (r *round) isAlive(ctx context.Context, w results.Worker) (bool, error) {
+	if alive, ok := r.alive[w]; ok {
+		return alive, nil
+	}
+	alive, err := r.Registry.Alive(ctx, w.ID, w.Incarnation)
+	if err == nil {
+		r.alive[w] = alive
+	}
+	return alive, err
+}
+
+func (r *round) hasWorkers(ctx context.Context, class string) (bool, error) {
+	if r.classes == nil {
+		workers, err := r.Registry.List(ctx)
+		if err != nil {
+			return false, err
+		}
+		r.classes = map[string]bool{}
+		for _, w := range workers {
+			r.classes[classOf(w.Class)] = true
+		}
+	}
+	return r.classes[classOf(class)], nil
+}
+
+func classOf(class string) string {
+	if class == "" {
+		return queue.DefaultClass
+	}
+	return class
+}
+
+// do does what was decided.
+func (r *round) do(ctx context.Context, ref results.Ref, st results.State, d deed, result call.Result) error {
+	switch d {
+	case leave:
+		return nil
+	case push:
+		return r.push(ctx, ref, st)
+	case endUnrun:
+		// Whoever takes the fence ends the call; a worker that was faster
+		// runs it.
+		won, other, err := r.Log.Start(ctx, ref, results.Marker{Attempt: st.Claims, Void: true})
+		if err != nil {
+			return err
+		}
+		if !won && !other.Void {
+			return nil
+		}
+	}
+	return r.end(ctx, ref, st, result)
+}
+
+func (r *round) push(ctx context.Context, ref results.Ref, st results.State) error {
+	switch err := r.Queue.Push(ctx, st.Job); {
+	case errors.Is(err, queue.ErrWaiting):
+		return nil
+	case err != nil:
+		return err
+	}
+	r.Logger.Info("job was in no queue and is queued again", "call", ref.Key, "tool", st.Job.Call.Tool, "tenant", ref.Tenant)
+	return nil
+}
+
+func (r *round) end(ctx context.Context, ref results.Ref, st results.State, result call.Result) error {
+	c := st.Job.Call
+	result.CallID = c.ToolCallID
+	if result.Error != nil && result.Error.Attempt == 0 {
+		e := *result.Error
+		e.Attempt = st.Claims
+		result.Error = &e
+	}
+	won, err := r.Log.Finish(ctx, ref, c.ToolCallID, result)
+	if err != nil {
+		return err
+	}
+	if won {
+		r.Logger.Info("call ended by the keeper", "call", ref.Key, "tool", c.Tool, "tenant", ref.Tenant, "kind", result.Kind(), "attempts", st.Claims)
+		r.count(st, result)
+	}
+	if st.Job.Spec == nil {
+		return nil
+	}
+	if err := r.Queue.Remove(ctx, st.Job.Spec.Class, ref.Key); err != nil {
+		return fmt.Errorf("keeper: the job of an ended call: %w", err)
+	}
+	return nil
+}
+
+func (r *round) count(st results.State, result call.Result) {
+	tool := ""
+	if st.Job.Spec != nil {
+		tool = st.Job.Spec.Name
+	}
+	r.Metrics.CallEnded(metrics.Ended{
+		Tool: tool, Kind: string(result.Kind()), Status: string(result.Status()), Total: r.now.Sub(st.Job.Admitted),
+	})
+}
