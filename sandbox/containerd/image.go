@@ -183,7 +183,7 @@ func (r *Runtime) Import(ctx context.Context, archive io.Reader) ([]string, erro
 		return nil, wrap("import images", err)
 	}
 	if len(imported) == 0 {
-		return nil, errors.New("containerd: import images: the archive holds no named image")
+		return nil, errNoImage
 	}
 	var names []string
 	for _, img := range imported {

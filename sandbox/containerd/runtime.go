@@ -73,7 +73,7 @@ func New(cfg Config) (*Runtime, error) {
 		return nil, errors.New("containerd: the owner and the path of the agent are required")
 	}
 	if cfg.Namespace == "" {
-		cfg.Namespace = "toolfleet"
+		cfg.Namespace = defaultNamespace
 	}
 	if cfg.SubIDBase == 0 {
 		cfg.SubIDBase = 100_000

@@ -74,6 +74,10 @@ type run struct {
 	// resumed stream begins with a head of its own, which the reader of one
 	// run must not see again.
 	opened, argued bool
+	// answered says that the result was passed on. Nothing but the end of the
+	// run comes after it, though a stream that broke between the two shows it
+	// again.
+	answered bool
 	// head holds the events of the call's arguments until they are complete.
 	head []Event
 	done bool
@@ -176,6 +180,9 @@ func (r *run) know(id string) {
 // pass hands an event to the visitor, but for a head that it has seen.
 func (r *run) pass(ev Event) error {
 	switch e := ev.Event.(type) {
+	case agui.RunFinished, agui.RunError:
+		r.done = true
+		return r.visit(ev)
 	case agui.RunStarted:
 		var id string
 		if _, err := e.Metadata.Get(metaCall, &id); err == nil {
@@ -190,9 +197,11 @@ func (r *run) pass(ev Event) error {
 		return nil
 	case agui.ToolCallEnd:
 		return r.passHead(ev)
-	case agui.RunFinished, agui.RunError:
-		r.done = true
 	}
+	if r.answered {
+		return nil
+	}
+	_, r.answered = ev.Event.(agui.ToolCallResult)
 	return r.visit(ev)
 }
 

@@ -121,6 +121,14 @@ func TestCallAcrossConnections(t *testing.T) {
 			want:    whole,
 			asked:   []string{sent, "GET /v1/calls/" + key + "/events"},
 		},
+		"broken behind the result: it is seen once": {
+			answers: []func(http.ResponseWriter){
+				stream(started, start, args, argsEnd, "#7 "+snapshot, result),
+				stream(started, start, args, argsEnd, snapshot, result, "#9 "+finished),
+			},
+			want:  whole,
+			asked: []string{sent, "GET /v1/calls/" + key + "/events after 7"},
+		},
 		"broken before the id was known: the same request finds the same call": {
 			answers: []func(http.ResponseWriter){stream(), stream(whole...)},
 			want:    whole,

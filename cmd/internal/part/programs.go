@@ -11,16 +11,20 @@ import (
 type Programs struct {
 	// Agent is the path of the sandboxes' agent.
 	Agent string
-	// dirs is where the others are looked for, in order.
-	dirs []string
+	// given is the directory that was asked for; dirs is where the others are looked for, in order.
+	given string
+	dirs  []string
 }
+
+// Dir is the directory that was asked for, or "".
+func (p Programs) Dir() string { return p.given }
 
 // FindPrograms looks for the agent. dir is where to look, as itself, in bin
 // and in .toolchain/bin below it; empty means the directory of this program
 // and its parent, so that both an installed and a freshly built fleet find
 // what belongs to them.
 func FindPrograms(dir string) (Programs, error) {
-	p := Programs{}
+	p := Programs{given: dir}
 	if dir != "" {
 		p.dirs = []string{dir, filepath.Join(dir, "bin"), filepath.Join(dir, ".toolchain", "bin")}
 	} else if exe, err := os.Executable(); err == nil {
@@ -36,8 +40,8 @@ func FindPrograms(dir string) (Programs, error) {
 	return p, fmt.Errorf("the program agent is in none of %v; run make setup, or name its directory with --programs", p.dirs)
 }
 
-// containerd returns the directory that holds containerd, its shim and runc.
-func (p Programs) containerd() (string, error) {
+// Containerd returns the directory that holds containerd, its shim and runc.
+func (p Programs) Containerd() (string, error) {
 	dirs := p.dirs
 	if path, err := exec.LookPath("containerd"); err == nil {
 		dirs = append(dirs[:len(dirs):len(dirs)], filepath.Dir(path))

@@ -1,0 +1,54 @@
+package client
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/toolfleet/toolfleet/agui"
+	"github.com/toolfleet/toolfleet/call"
+)
+
+// Call is where a call stands, as the API shows it.
+type Call struct {
+	ID         string      `json:"id"`
+	ToolCallID string      `json:"toolCallId"`
+	ThreadID   string      `json:"threadId"`
+	RunID      string      `json:"runId"`
+	Tool       string      `json:"tool"`
+	Status     call.Status `json:"status"`
+	Admitted   time.Time   `json:"admitted"`
+	Attempts   int         `json:"attempts"`
+	Cancelling bool        `json:"cancelling"`
+	// Result is nil while the call has none.
+	Result *struct {
+		Content []agui.Part `json:"content"`
+		IsError bool        `json:"isError"`
+		Extra   []agui.Part `json:"extra"`
+		Error   *call.Error `json:"error"`
+	} `json:"result"`
+}
+
+// Line is a call in a list.
+type Line struct {
+	ID       string      `json:"id"`
+	Tool     string      `json:"tool"`
+	Status   call.Status `json:"status"`
+	Kind     call.Kind   `json:"kind"`
+	Admitted time.Time   `json:"admitted"`
+	Ended    *time.Time  `json:"ended"`
+}
+
+// Lines is one page of a list of calls. Each line is kept raw as well, for
+// those who want all of it.
+type Lines struct {
+	Calls []json.RawMessage `json:"calls"`
+	// Next asks for the next page; empty on the last.
+	Next string `json:"next"`
+}
+
+// Tool is what a fleet tells about a tool.
+type Tool struct {
+	Name        string `json:"name"`
+	Type        string `json:"type"`
+	Description string `json:"description"`
+}

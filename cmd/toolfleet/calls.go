@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/cmd/internal/client"
+)
+
+// CallsCmd looks at calls.
+type CallsCmd struct {
+	List   CallsListCmd   `cmd:"" help:"List calls, newest first."`
+	Show   CallsShowCmd   `cmd:"" help:"Show where a call stands, and its result."`
+	Follow CallsFollowCmd `cmd:"" help:"Follow a call to its end."`
+	Cancel CallsCancelCmd `cmd:"" help:"Cancel a call."`
+}
+
+// CallsListCmd lists calls.
+type CallsListCmd struct {
+	Tool   string `help:"Only calls of this tool."`
+	Status string `help:"Only calls with this status, such as running or failed."`
+	Limit  int    `help:"How many at most." default:"50"`
+	Format string `help:"text: a table; json: a call a line." enum:"text,json" default:"text"`
+	FleetFlags
+}
+
+// Run lists calls, newest first, page by page.
+func (c *CallsListCmd) Run(ctx context.Context, term *terminal) error {
+	fleet, err := c.fleet()
+	if err != nil {
+		return err
+	}
+	if c.Limit < 1 {
+		return usagef("--limit must be at least 1")
+	}
+	w := tabwriter.NewWriter(term.out, 0, 0, 2, ' ', 0)
+	show := func(raw json.RawMessage) error { return writeLine(term.out, raw) }
+	if c.Format == "text" {
+		fmt.Fprintln(w, "ID\tTOOL\tSTATUS\tKIND\tADMITTED\tTOOK")
+		show = func(raw json.RawMessage) error { return tableLine(w, raw) }
+	}
+	query := url.Values{}
+	for name, value := range map[string]string{"tool": c.Tool, "status": c.Status} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	for left := c.Limit; left > 0; {
+		query.Set("limit", strconv.Itoa(min(left, maxPage)))
+		var page client.Lines
+		if err := fleet.Get(ctx, "/v1/calls?"+query.Encode(), &page); err != nil {
+			return err
+		}
+		for _, raw := range page.Calls {
+			if err := show(raw); err != nil {
+				return err
+			}
+		}
+		left -= len(page.Calls)
+		if page.Next == "" || len(page.Calls) == 0 {
+			break
+		}
+		query.Set("cursor", page.Next)
+	}
+	return w.Flush()
+}
+
+// maxPage is the largest page that the API gives.
+const maxPage = 1000
+
+func tableLine(w io.Writer, raw json.RawMessage) error {
+	var l client.Line
+	if err := json.Unmarshal(raw, &l); err != nil {
+		return fmt.Errorf("the fleet's list cannot be read: %w", err)
+	}
+	took := "-"
+	if l.Ended != nil {
+		took = l.Ended.Sub(l.Admitted).Round(time.Millisecond).String()
+	}
+	kind := oneLine(string(l.Kind))
+	if kind == "" {
+		kind = "-"
+	}
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", oneLine(l.ID), oneLine(l.Tool), oneLine(string(l.Status)), kind,
+		l.Admitted.Local().Format(time.DateTime), took)
+	return nil
+}
+
+// CallsShowCmd shows a call.
+type CallsShowCmd struct {
+	ID        string `arg:"" help:"Id of the call."`
+	Format    string `help:"text, or json: all the API tells." enum:"text,json" default:"text"`
+	OutputDir string `short:"o" help:"Save media of the result into this directory." type:"path"`
+	FleetFlags
+}
+
+// Run shows where the call stands, and its result when it has one.
+func (c *CallsShowCmd) Run(ctx context.Context, term *terminal) error {
+	id, err := callID(c.ID)
+	if err != nil {
+		return err
+	}
+	fleet, err := c.fleet()
+	if err != nil {
+		return err
+	}
+	var raw json.RawMessage
+	if err := fleet.Get(ctx, "/v1/calls/"+id, &raw); err != nil {
+		return err
+	}
+	if c.Format == "json" {
+		return writeLine(term.out, raw)
+	}
+	var v client.Call
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return fmt.Errorf("the fleet's answer cannot be read: %w", err)
+	}
+	status := string(v.Status)
+	if v.Cancelling {
+		status += ", being cancelled"
+	}
+	w := tabwriter.NewWriter(term.err, 0, 0, 2, ' ', 0)
+	for _, row := range [][2]string{
+		{"tool", v.Tool},
+		{"status", status},
+		{"admitted", v.Admitted.Local().Format(time.DateTime)},
+		{"attempts", strconv.Itoa(v.Attempts)},
+		{"thread", v.ThreadID},
+		{"run", v.RunID},
+		{"tool call", v.ToolCallID},
+	} {
+		fmt.Fprintf(w, "%s\t%s\n", row[0], oneLine(row[1]))
+	}
+	if err := w.Flush(); err != nil || v.Result == nil {
+		return err
+	}
+	parts := slices.Concat(v.Result.Content, v.Result.Extra)
+	return writeParts(ctx, term, parts, &saver{dir: c.OutputDir, name: v.Tool, fetch: fleet.Fetch})
+}
+
+// CallsFollowCmd follows a call that was made before.
+type CallsFollowCmd struct {
+	ID string `arg:"" help:"Id of the call."`
+	ViewFlags
+	FleetFlags
+}
+
+// Run shows the call from its beginning; an interrupt leaves it running.
+func (c *CallsFollowCmd) Run(ctx context.Context, term *terminal) error {
+	id, err := callID(c.ID)
+	if err != nil {
+		return err
+	}
+	fleet, err := c.fleet()
+	if err != nil {
+		return err
+	}
+	view := newView(c.ViewFlags, term, fleet)
+	return view.end(ctx, fleet.Follow(ctx, id, view.visit))
+}
+
+// CallsCancelCmd cancels a call.
+type CallsCancelCmd struct {
+	ID string `arg:"" help:"Id of the call."`
+	FleetFlags
+}
+
+// Run asks for the end of the call. Its result follows; this does not wait
+// for it.
+func (c *CallsCancelCmd) Run(ctx context.Context, term *terminal) error {
+	id, err := callID(c.ID)
+	if err != nil {
+		return err
+	}
+	fleet, err := c.fleet()
+	if err != nil {
+		return err
+	}
+	if err := fleet.Delete(ctx, "/v1/calls/"+id, nil); err != nil {
+		return err
+	}
+	fmt.Fprintln(term.err, "cancelling", id)
+	return nil
+}
+
+// callID checks what a user typed, so that nothing else becomes a path.
+func callID(id string) (string, error) {
+	key, err := call.ParseKey(id)
+	if err != nil {
+		return "", usageError{err}
+	}
+	return string(key), nil
+}

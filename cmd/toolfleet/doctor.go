@@ -1,0 +1,76 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/toolfleet/toolfleet/cmd/internal/part"
+	"github.com/toolfleet/toolfleet/sandbox/containerd"
+)
+
+// DoctorCmd says what this machine can do.
+type DoctorCmd struct {
+	State    string `help:"Directory that a fleet would keep its state in." default:"/var/lib/toolfleet" env:"TOOLFLEET_STATE"`
+	Programs string `help:"Directory with agent, containerd, its shim and runc; default: beside this program." env:"TOOLFLEET_PROGRAMS"`
+}
+
+// Run prints what is there, what is weak and what is missing. It fails when a
+// fleet could not run.
+func (c *DoctorCmd) Run(term *terminal) error {
+	programs, findErr := part.FindPrograms(c.Programs)
+	h := containerd.Inspect(programs.Dir())
+	w := tabwriter.NewWriter(term.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "kernel\t%s\n", h.Kernel)
+	fmt.Fprintf(w, "cgroups\t%s\n", h.Cgroups)
+	for _, f := range []struct {
+		name string
+		has  bool
+	}{
+		{"overlayfs", h.Overlay},
+		{"user namespaces", h.UserNamespaces},
+		{"seccomp", h.Seccomp},
+		{"apparmor", h.AppArmor},
+		{"swap limit", h.SwapLimit},
+	} {
+		fmt.Fprintf(w, "%s\t%s\n", f.name, yesNo(f.has))
+	}
+	fmt.Fprintf(w, "inotify instances\t%s\n", h.Inotify)
+	for _, name := range slices.Sorted(maps.Keys(h.Programs)) {
+		version := h.Programs[name]
+		if version == "" {
+			version = "missing"
+		}
+		fmt.Fprintf(w, "%s\t%s\n", name, version)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	problems := h.Problems
+	if findErr != nil {
+		problems = append(problems, findErr.Error())
+	}
+	if err := containerd.Preflight(c.State); err != nil && len(problems) == 0 {
+		problems = append(problems, err.Error())
+	}
+	for _, s := range h.Warnings {
+		fmt.Fprintln(term.out, "warning:", s)
+	}
+	for _, s := range problems {
+		fmt.Fprintln(term.out, "missing:", s)
+	}
+	if len(problems) > 0 {
+		return errors.New("a fleet cannot run here; see above")
+	}
+	fmt.Fprintln(term.out, "a fleet can run here")
+	return nil
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}

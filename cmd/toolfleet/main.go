@@ -1,0 +1,123 @@
+// Command toolfleet is the fleet's command line: `up` runs a whole fleet in one
+// process, the other commands call tools on a fleet that runs, look at calls
+// and tools, build tool images, and look at what this machine can do.
+//
+// Exit codes are part of the interface: 0 the call has a result, 1 it has an
+// error result (or the command failed), 2 the command line or the request was
+// wrong, 3 there is no fleet to talk to.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/toolfleet/toolfleet/cmd/internal/client"
+	"github.com/toolfleet/toolfleet/cmd/internal/part"
+)
+
+// The exit codes.
+const (
+	exitOK      = 0
+	exitFailed  = 1
+	exitUsage   = 2
+	exitNoFleet = 3
+)
+
+// commands is the command line.
+type commands struct {
+	Up     UpCmd     `cmd:"" help:"Run a whole fleet in this process."`
+	Call   CallCmd   `cmd:"" help:"Call a tool and follow the call to its end."`
+	Calls  CallsCmd  `cmd:"" help:"Look at calls: list, show, follow, cancel."`
+	Tools  ToolsCmd  `cmd:"" help:"Look at tools: list, show, check."`
+	Image  ImageCmd  `cmd:"" help:"Make tool images."`
+	Doctor DoctorCmd `cmd:"" help:"Say what this machine can do and what is missing."`
+
+	Version kong.VersionFlag `help:"Print the version."`
+}
+
+// terminal is where a command reads and writes.
+type terminal struct {
+	in       io.Reader
+	out, err io.Writer
+	// width is of the terminal behind err in columns; 0 when it is none.
+	width int
+	// raw says that out is no terminal, so that bytes go there as they are.
+	raw bool
+}
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], standard()))
+}
+
+// run parses and runs one command line and returns the exit code.
+func run(ctx context.Context, args []string, term *terminal) int {
+	parser, err := kong.New(&commands{},
+		kong.Name("toolfleet"),
+		kong.Description("Runs the tools that AI agents call, at scale, without trusting them."),
+		kong.UsageOnError(),
+		kong.Configuration(part.YAML),
+		kong.Vars{"version": version()},
+		kong.Writers(term.out, term.err),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(term),
+	)
+	if err != nil {
+		panic(err) // a fault in the struct above
+	}
+	cmd, err := parser.Parse(args)
+	if err != nil {
+		fmt.Fprintf(term.err, "toolfleet: %v\nSee `toolfleet --help`.\n", err)
+		return exitUsage
+	}
+	err = cmd.Run()
+	code := codeOf(err)
+	// An error result was printed as a result; it needs no second word.
+	if err != nil && !errors.Is(err, errErrorResult) {
+		fmt.Fprintln(term.err, "toolfleet:", err)
+	}
+	return code
+}
+
+// errErrorResult says that the call was answered with an error result.
+var errErrorResult = errors.New("the tool failed")
+
+// usageError is a command line that makes no sense, found by the command.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+func codeOf(err error) int {
+	problem := new(client.Problem)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, client.ErrUnreachable):
+		return exitNoFleet
+	case errors.As(err, new(usageError)):
+		return exitUsage
+	case errors.As(err, &problem) && problem.Status < 500:
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// version is that of the module, or the revision it was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && (v == "" || v == "(devel)") {
+			v = "devel-" + s.Value[:min(len(s.Value), 12)]
+		}
+	}
+	return v
+}

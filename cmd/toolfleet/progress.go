@@ -1,0 +1,115 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/toolfleet/toolfleet/agui"
+	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/cmd/internal/client"
+)
+
+// progress is a call's progress as text on standard error: one line that
+// updates in place on a terminal, a line for every change elsewhere.
+type progress struct {
+	term     *terminal
+	activity call.Activity
+	// last is what was shown last, without the clock.
+	last string
+	// drawn says that a line stands on the terminal and must be cleared.
+	drawn bool
+}
+
+// show takes the next event; a delta that cannot be applied is left out, since
+// the next snapshot tells all.
+func (p *progress) show(ev client.Event) error {
+	switch e := ev.Event.(type) {
+	case agui.ActivitySnapshot:
+		var a call.Activity
+		if e.ActivityType != call.ActivityType || json.Unmarshal(e.Content, &a) != nil {
+			return nil
+		}
+		p.activity = a
+	case agui.ActivityDelta:
+		if e.ActivityType != call.ActivityType || p.activity.Apply(e) != nil {
+			return nil
+		}
+	default:
+		return nil
+	}
+	if !p.activity.Status.Ended() {
+		p.draw()
+	}
+	return nil
+}
+
+func (p *progress) draw() {
+	line := p.line()
+	if p.term.width > 0 {
+		clock := time.Duration(p.activity.ElapsedMs) * time.Millisecond
+		line = clip(fmt.Sprintf("%s  %s", line, clock.Round(100*time.Millisecond)), p.term.width-1)
+		fmt.Fprintf(p.term.err, "\r\x1b[2K%s", line)
+		p.drawn = true
+		return
+	}
+	if line != p.last {
+		fmt.Fprintln(p.term.err, line)
+		p.last = line
+	}
+}
+
+// line is the activity without its clock.
+func (p *progress) line() string {
+	a := p.activity
+	words := []string{oneLine(a.ToolName) + ":", oneLine(string(a.Status))}
+	if a.Attempt > 1 {
+		words = append(words, fmt.Sprintf("(attempt %d)", a.Attempt))
+	}
+	said := lastLine(a.Output)
+	if pr := a.Progress; pr != nil {
+		switch {
+		case pr.Total > 0:
+			words = append(words, number(pr.Current)+"/"+number(pr.Total))
+		case pr.Current != 0:
+			words = append(words, number(pr.Current))
+		}
+		if pr.Message != "" {
+			said = pr.Message
+		}
+	}
+	if said = oneLine(said); said != "" {
+		words = append(words, said)
+	}
+	return strings.Join(words, " ")
+}
+
+// end clears the line and says in its place how the call ended.
+func (p *progress) end(tool string, r *call.Result) {
+	if p.drawn {
+		fmt.Fprint(p.term.err, "\r\x1b[2K")
+	}
+	if r == nil {
+		return
+	}
+	line := oneLine(tool) + ": " + string(r.Status())
+	if r.Error != nil {
+		line += " (" + oneLine(string(r.Error.Kind)) + ")"
+	}
+	if x := r.Execution; x != nil {
+		ran := time.Duration(x.RunMs) * time.Millisecond
+		waited := time.Duration(x.QueuedMs+x.StartMs) * time.Millisecond
+		line += fmt.Sprintf(", ran %s after %s", ran, waited)
+	}
+	fmt.Fprintln(p.term.err, line)
+}
+
+func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
+
+// lastLine is the last line of s that says something.
+func lastLine(s string) string {
+	s = strings.TrimRight(s, "\r\n\t ")
+	return s[strings.LastIndexAny(s, "\r\n")+1:]
+}

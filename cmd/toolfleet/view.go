@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/toolfleet/toolfleet/agui"
+	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/cmd/internal/client"
+)
+
+// view shows one call on a terminal in one of the formats.
+type view struct {
+	term  *terminal
+	fleet *client.Fleet
+	flags ViewFlags
+	// show takes each event as it comes.
+	show func(client.Event) error
+	// progress is the line of the text format, nil in the others.
+	progress *progress
+
+	tool    string
+	result  *call.Result
+	failure *agui.RunError
+}
+
+func newView(flags ViewFlags, term *terminal, fleet *client.Fleet) *view {
+	v := &view{term: term, fleet: fleet, flags: flags, tool: "tool"}
+	switch flags.Format {
+	case "agui":
+		v.show = func(ev client.Event) error { return writeLine(term.out, ev.JSON) }
+	case "native":
+		v.show = nativeTo(term.out)
+	case "json":
+		v.show = func(client.Event) error { return nil }
+	default:
+		v.progress = &progress{term: term}
+		v.show = v.progress.show
+	}
+	return v
+}
+
+// visit takes the next event of the run.
+func (v *view) visit(ev client.Event) error {
+	switch e := ev.Event.(type) {
+	case agui.ToolCallStart:
+		v.tool = e.ToolCallName
+	case agui.ToolCallResult:
+		r, err := call.ResultOf(e)
+		if err != nil {
+			return err
+		}
+		v.result = &r
+	case agui.RunError:
+		v.failure = &e
+	}
+	return v.show(ev)
+}
+
+// end shows the result and says how the command ends; err is how following
+// the call ended.
+func (v *view) end(ctx context.Context, err error) error {
+	if v.progress != nil {
+		v.progress.end(v.tool, v.result)
+	}
+	switch {
+	case err != nil:
+		return err
+	case v.failure != nil:
+		return fmt.Errorf("%w: the run failed: %s", client.ErrUnreachable, oneLine(v.failure.Message))
+	case v.result == nil:
+		return errors.New("the run ended without a result; this is a fault of the fleet")
+	}
+	if err := v.showResult(ctx); err != nil {
+		return err
+	}
+	if v.result.IsError {
+		return errErrorResult
+	}
+	return nil
+}
+
+func (v *view) showResult(ctx context.Context) error {
+	saver := &saver{dir: v.flags.OutputDir, name: v.tool, fetch: v.fleet.Fetch}
+	switch v.flags.Format {
+	case "text":
+		return writeParts(ctx, v.term, v.result.Contents(), saver)
+	case "json":
+		line, err := json.Marshal(v.result)
+		if err != nil {
+			return err
+		}
+		if err := writeLine(v.term.out, line); err != nil {
+			return err
+		}
+	}
+	return saver.saveAll(ctx, v.result.Contents(), v.term.err)
+}
+
+// writeLine writes one JSON object as a line, in one piece, so that whoever
+// reads the other end of a pipe has it at once.
+func writeLine(w io.Writer, object []byte) error {
+	var line bytes.Buffer
+	if err := json.Compact(&line, object); err != nil {
+		return err
+	}
+	line.WriteByte('\n')
+	_, err := w.Write(line.Bytes())
+	return err
+}
