@@ -15,7 +15,7 @@ import (
 //
 // Like Submit it goes on when ctx is cancelled.
 func (d *Dispatcher) Cancel(ctx context.Context, ref results.Ref, reason string) (ended bool, err error) {
-	ctx, cancel := detach(ctx)
+	ctx, cancel := d.detach(ctx)
 	defer cancel()
 
 	switch err := d.Log.Cancel(ctx, ref, reason); {

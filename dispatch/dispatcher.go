@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,26 +39,27 @@ type Catalog interface {
 	Check(c call.Call, args string, now time.Time) (catalog.Job, *call.Result)
 }
 
-// Dispatcher takes calls and follows them. All fields but Metrics must be set
-// before its first use and not changed afterwards; it is safe for concurrent
-// use. Log.Run must be running for Follow and Wait to see anything.
+// Dispatcher takes calls and follows them. All fields but Timeout and Metrics must
+// be set before its first use, and none changed afterwards; it is safe for
+// concurrent use. Log.Run must be running for Follow and Wait to see anything.
 type Dispatcher struct {
 	Log     *results.Log
 	Queue   *queue.Queue
 	Catalog Catalog
 	Blobs   *blob.Store
+	// Timeout bounds what one submit or cancel does on the bus; 10 s by
+	// default.
+	Timeout time.Duration
 	// Metrics may be nil.
 	Metrics *metrics.Metrics
 	Logger  *slog.Logger
 }
 
-// requestTimeout bounds what one submit or cancel does on the bus. It runs on
-// a context of its own: a client that goes away in the middle must not leave
-// a call half taken.
-const requestTimeout = 10 * time.Second
-
-func detach(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(context.WithoutCancel(ctx), requestTimeout, fmt.Errorf("%w: no answer within %s", ErrUnavailable, requestTimeout))
+// detach gives a submit or cancel a context of its own: a client that goes
+// away in the middle must not leave a call half taken.
+func (d *Dispatcher) detach(ctx context.Context) (context.Context, context.CancelFunc) {
+	timeout := cmp.Or(d.Timeout, 10*time.Second)
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), timeout, fmt.Errorf("%w: no answer within %s", ErrUnavailable, timeout))
 }
 
 // unavailable is an ErrUnavailable with a hint.

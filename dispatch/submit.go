@@ -37,7 +37,7 @@ type Ticket struct {
 // Errors: ErrMalformed, ErrConflict, ErrUnavailable. Once it has begun, Submit
 // goes on when ctx is cancelled, so that a call is taken whole or not at all.
 func (d *Dispatcher) Submit(ctx context.Context, c call.Call) (Ticket, error) {
-	ctx, cancel := detach(ctx)
+	ctx, cancel := d.detach(ctx)
 	defer cancel()
 
 	job, args, err := d.check(c)

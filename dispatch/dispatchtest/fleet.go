@@ -229,6 +229,7 @@ func (r *Running) Blob(ctx context.Context, n int, mimeType string, data []byte)
 	}
 	return id.String()
 }
+
 // publish appends an activity event. That the call has ended meanwhile is no
 // failure.
 func (r *Running) publish(ev agui.Event, state bool) {
