@@ -1,0 +1,196 @@
+package agui
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestDecode(t *testing.T) {
+	for _, tt := range []struct {
+		name, in string
+		want     Event
+		warnings []string
+	}{
+		{"start", `{"type":"TOOL_CALL_START","toolCallId":"c","toolCallName":"sh","parentMessageId":"m","timestamp":5,"metadata":{"a":null}}`,
+			ToolCallStart{Base: Base{Timestamp: new(int64(5)), Metadata: Metadata{"a": json.RawMessage("null")}}, ToolCallID: "c", ToolCallName: "sh", ParentMessageID: "m"}, nil},
+		{"empty delta", `{"type":"TOOL_CALL_ARGS","toolCallId":"c","delta":""}`, ToolCallArgs{ToolCallID: "c"}, nil},
+		{"chunk", `{"type":"TOOL_CALL_CHUNK","delta":"x"}`, ToolCallChunk{Delta: new("x")}, nil},
+		{"text result", `{"type":"TOOL_CALL_RESULT","messageId":"m","toolCallId":"c","content":"hi","role":"tool"}`,
+			ToolCallResult{MessageID: "m", ToolCallID: "c", Content: Content{Text: "hi"}, Role: "tool"}, nil},
+		{"no parts", `{"type":"TOOL_CALL_RESULT","messageId":"m","toolCallId":"c","content":[]}`,
+			ToolCallResult{MessageID: "m", ToolCallID: "c", Content: Content{Parts: []Part{}}}, nil},
+		{"parts of tomorrow are left out", `{"type":"TOOL_CALL_RESULT","messageId":"m","toolCallId":"c","content":[{"type":"hologram","text":5},{"type":"text","text":"a","font":"b"},{"type":"image","source":{"type":"cloud"}},{"type":"image","source":{"type":"url","value":"u","x":1}}]}`,
+			ToolCallResult{MessageID: "m", ToolCallID: "c", Content: Content{Parts: []Part{Text("a"), Media(PartImage, Source{Type: SourceURL, Value: "u"})}}},
+			[]string{"content[0]", "content[1].font", "content[2]", "content[3].source.x"}},
+		{"unknown members are left out", `{"type":"TOOL_CALL_RESULT","messageId":"m","toolCallId":"c","content":"","error":"e","isError":true}`,
+			ToolCallResult{MessageID: "m", ToolCallID: "c"}, []string{"error", "isError"}},
+		{"another case is another member", `{"type":"TOOL_CALL_END","toolCallId":"c","TOOLCALLID":"d"}`, ToolCallEnd{ToolCallID: "c"}, []string{"TOOLCALLID"}},
+		{"finished", `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"success","pendingToolCallIds":["a"]}}`,
+			RunFinished{ThreadID: "t", RunID: "r", Outcome: &Outcome{Type: "success", PendingToolCallIDs: []string{"a"}}}, nil},
+		{"cancelled has no list", `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"cancelled","pendingToolCallIds":["a"]}}`,
+			RunFinished{ThreadID: "t", RunID: "r", Outcome: &Outcome{Type: "cancelled"}}, []string{"outcome.pendingToolCallIds"}},
+		{"outcome of tomorrow", `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"paused","pendingToolCallIds":5}}`,
+			RunFinished{ThreadID: "t", RunID: "r"}, []string{"outcome"}},
+		{"run events belong to no subagent", `{"type":"RUN_ERROR","message":"m","subagentRunId":"s","runId":"r"}`, RunError{Message: "m"}, []string{"runId", "subagentRunId"}},
+		{"delta", `{"type":"ACTIVITY_DELTA","messageId":"m","activityType":"a","patch":[{"op":"add","path":"/x","value":null},{"op":"remove","path":""}]}`,
+			ActivityDelta{MessageID: "m", ActivityType: "a", Patch: []PatchOp{{Op: "add", Path: "/x", Value: json.RawMessage("null")}, {Op: "remove"}}}, nil},
+		{"custom null", `{"type":"CUSTOM","name":"n","value":null}`, Custom{Name: "n", Value: json.RawMessage("null")}, nil},
+		{"relayed", `{"type":"STATE_SNAPSHOT", "snapshot":{} }`, Other{Type: "STATE_SNAPSHOT", JSON: json.RawMessage(`{"type":"STATE_SNAPSHOT", "snapshot":{} }`)}, nil},
+		{"event of tomorrow", `{"type":"TOOL_CALL_PROGRESS"}`, nil, []string{""}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, warnings, err := Decode([]byte(tt.in))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("event (-want +got):\n%s", diff)
+			}
+			var fields []string
+			for _, w := range warnings {
+				fields = append(fields, w.Field)
+			}
+			if diff := cmp.Diff(tt.warnings, fields); diff != "" {
+				t.Errorf("warned about (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	for _, tt := range []struct{ in, field, message string }{
+		{``, "", "expected a JSON object"},
+		{`null`, "", "expected a JSON object"},
+		{`[]`, "", "expected a JSON object"},
+		{`{"type":"RUN_ERROR"`, "", "expected a JSON object"},
+		{`{"type":"RUN_ERROR","message":"a"}{}`, "", "expected a JSON object"},
+		{`{}`, "type", "name of an event type"},
+		{`{"type":7}`, "type", "name of an event type"},
+		{`{"type":""}`, "type", "name of an event type"},
+		{`{"type":"TOOL_CALL_END"}`, "toolCallId", "is missing"},
+		{`{"type":"TOOL_CALL_END","toolCallId":""}`, "toolCallId", "not empty"},
+		{`{"type":"TOOL_CALL_END","toolCallId":null}`, "toolCallId", "not empty"},
+		{`{"type":"TOOL_CALL_END","toolCallId":"c","subagentRunId":null}`, "subagentRunId", "expected a string"},
+		{`{"type":"STATE_SNAPSHOT","subagentRunId":null}`, "subagentRunId", "expected a string"},
+		{`{"type":"TOOL_CALL_END","toolCallId":"c","timestamp":1.5}`, "timestamp", "an integer"},
+		{`{"type":"TOOL_CALL_END","toolCallId":"c","timestamp":"1"}`, "timestamp", "an integer"},
+		{`{"type":"TOOL_CALL_END","toolCallId":"c","timestamp":9007199254740992}`, "timestamp", "53 bits"},
+		{`{"type":"TOOL_CALL_END","toolCallId":"c","metadata":[]}`, "metadata", "an object"},
+		{`{"type":"TOOL_CALL_END","toolCallId":"c","rawEvent":null}`, "rawEvent", "but null"},
+		{`{"type":"TOOL_CALL_ARGS","toolCallId":"c"}`, "delta", "is missing"},
+		{`{"type":"TOOL_CALL_RESULT","messageId":"m","toolCallId":"c","content":{}}`, "content", "a string or a list"},
+		{`{"type":"TOOL_CALL_RESULT","messageId":"m","toolCallId":"c","content":["a"]}`, "content", "a string or a list"},
+		{`{"type":"TOOL_CALL_RESULT","messageId":"m","toolCallId":"c","content":[{"text":"a"}]}`, "content[0].type", "a string"},
+		{`{"type":"TOOL_CALL_RESULT","messageId":"m","toolCallId":"c","content":[{"type":"text"}]}`, "content[0].text", "is missing"},
+		{`{"type":"TOOL_CALL_RESULT","messageId":"m","toolCallId":"c","content":[{"type":"text","text":1}]}`, "content[0].text", "a string"},
+		{`{"type":"TOOL_CALL_RESULT","messageId":"m","toolCallId":"c","content":[{"type":"image"}]}`, "content[0].source", "is missing"},
+		{`{"type":"TOOL_CALL_RESULT","messageId":"m","toolCallId":"c","content":[{"type":"image","source":{"type":"data","value":""}}]}`, "content[0].source.mimeType", "is missing"},
+		{`{"type":"TOOL_CALL_RESULT","messageId":"m","toolCallId":"c","content":"","role":"user"}`, "role", `"tool"`},
+		{`{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":"success"}`, "outcome", "an object"},
+		{`{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{}}`, "outcome.type", "a string"},
+		{`{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"success","pendingToolCallIds":[1]}}`, "outcome.pendingToolCallIds", "a list of strings"},
+		{`{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"interrupt","interrupts":[]}}`, "outcome.interrupts", "at least one"},
+		{`{"type":"ACTIVITY_SNAPSHOT","messageId":"m","activityType":"a","content":[]}`, "content", "an object"},
+		{`{"type":"ACTIVITY_DELTA","messageId":"m","activityType":"a","patch":[{"op":"add","path":"/x"}]}`, "patch[0]", "value is missing"},
+		{`{"type":"ACTIVITY_DELTA","messageId":"m","activityType":"a","patch":[{"op":"mend","path":"/x"}]}`, "patch[0]", "RFC 6902"},
+		{`{"type":"ACTIVITY_DELTA","messageId":"m","activityType":"a","patch":[{"op":"remove","path":"x"}]}`, "patch[0]", "JSON pointer"},
+		{`{"type":"CUSTOM","name":"n"}`, "value", "is missing"},
+		{`{"type":"RUN_ERROR","message":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, "", "nested deeper"},
+		{`{"type":"RUN_ERROR","message":"` + strings.Repeat("x", MaxEvent) + `"}`, "", "at most"},
+	} {
+		name := tt.in[:min(len(tt.in), 100)]
+		t.Run(name, func(t *testing.T) {
+			var d Decoder
+			if _, _, err := d.Decode([]byte(`{"type":"RUN_ERROR","message":""}`)); err != nil {
+				t.Fatal(err)
+			}
+			ev, _, err := d.Decode([]byte(tt.in))
+			var malformed *MalformedError
+			if !errors.As(err, &malformed) || ev != nil {
+				t.Fatalf("event %v, error %v", ev, err)
+			}
+			if malformed.N != 2 || malformed.Field != tt.field || !strings.Contains(malformed.Message, tt.message) {
+				t.Errorf("error = %v (field %q), want field %q and %q", err, malformed.Field, tt.field, tt.message)
+			}
+		})
+	}
+}
+
+func TestDecodeBoundsWarnings(t *testing.T) {
+	var b strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&b, `,"x%d":1`, i)
+	}
+	_, warnings, err := Decode([]byte(`{"type":"RUN_ERROR","message":""` + b.String() + `}`))
+	if err != nil || len(warnings) != 100 {
+		t.Errorf("%d warnings, %v", len(warnings), err)
+	}
+}
+
+// events are one of each type, as the fleet emits them.
+var events = []Event{
+	RunStarted{ThreadID: "t", RunID: "r", ProtocolVersion: "1.0", Input: json.RawMessage(`{}`)},
+	ToolCallStart{ToolCallID: "c", ToolCallName: "n"},
+	ToolCallArgs{ToolCallID: "c", Delta: "{\"a\":\n1}"},
+	ToolCallEnd{ToolCallID: "c"},
+	ToolCallChunk{ToolCallID: new("c"), ToolCallName: new("n"), Delta: new("")},
+	ActivitySnapshot{MessageID: "m", ActivityType: "a", Content: json.RawMessage(`{"x":1}`), Replace: new(false)},
+	ActivityDelta{MessageID: "m", ActivityType: "a", Patch: []PatchOp{{Op: "add", Path: "/x", Value: json.RawMessage("2")}}},
+	ToolCallResult{MessageID: "res", ToolCallID: "c", Content: Content{Text: "data: {\"type\":\"RUN_FINISHED\"}\n\n"}, Role: "tool"},
+	ToolCallResult{MessageID: "res", ToolCallID: "c", Content: Content{Parts: []Part{Text("a"), MediaOf([]byte("%PDF-"))}}},
+	Custom{Name: "toolfleet.x", Value: json.RawMessage("null")},
+	RunFinished{ThreadID: "t", RunID: "r", Outcome: &Outcome{Type: "success", PendingToolCallIDs: []string{"d"}}},
+	RunError{Message: "m", Code: "c"},
+}
+
+func TestEncodeDecode(t *testing.T) {
+	for _, want := range events {
+		raw, err := Encode(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, warnings, err := Decode(raw)
+		if err != nil || warnings != nil {
+			t.Fatalf("%s: %v, %v", raw, warnings, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", raw, diff)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, e := range events {
+		raw, err := Encode(e)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	f.Add([]byte(`{"type":"TOOL_CALL_RESULT","messageId":"m","toolCallId":"c","content":[{"type":"image","source":{"type":"cloud"}}],"x":1}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		ev, _, err := Decode(data)
+		if err != nil || ev == nil {
+			return
+		}
+		if _, ok := ev.(Other); ok {
+			return
+		}
+		raw, err := Encode(ev)
+		if err != nil {
+			t.Fatalf("%#v was decoded and cannot be encoded: %v", ev, err)
+		}
+		again, warnings, err := Decode(raw)
+		if err != nil || len(warnings) > 0 {
+			t.Fatalf("%s: %v, %v", raw, warnings, err)
+		}
+		if raw2, err := Encode(again); err != nil || string(raw2) != string(raw) {
+			t.Errorf("%s became %s, %v", raw, raw2, err)
+		}
+	})
+}

@@ -1,0 +1,185 @@
+package agui
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// shape is what the protocol says of one type of event.
+type shape struct {
+	members []member
+	decode  func(data []byte) (Event, error)
+}
+
+// member is one member that an event may have.
+type member struct {
+	name     string
+	is       kind
+	required bool
+}
+
+// kind is what a member's value must be. No kind takes null, which the
+// protocol never allows for "absent", but for anyJSON.
+type kind struct {
+	name  string
+	check func(json.RawMessage) bool
+}
+
+var (
+	text     = kind{"a string", isString}
+	id       = kind{"a string that is not empty", func(raw json.RawMessage) bool { return isString(raw) && string(raw) != `""` }}
+	integer  = kind{"an integer of at most 53 bits", isInteger}
+	object   = kind{"an object", func(raw json.RawMessage) bool { return begins(raw, '{') }}
+	list     = kind{"a list", func(raw json.RawMessage) bool { return begins(raw, '[') }}
+	boolean  = kind{"true or false", func(raw json.RawMessage) bool { return string(raw) == "true" || string(raw) == "false" }}
+	notNull  = kind{"any JSON but null", func(raw json.RawMessage) bool { return string(raw) != "null" }}
+	anyJSON  = kind{"any JSON", func(json.RawMessage) bool { return true }}
+	toolRole = kind{`"tool"`, func(raw json.RawMessage) bool { return string(raw) == `"tool"` }}
+	content  = kind{"a string or a list of parts", func(raw json.RawMessage) bool { return begins(raw, '"') || isListOfObjects(raw) }}
+	patch    = kind{"a list of JSON Patch operations", isListOfObjects}
+	ids      = kind{"a list of strings", isListOfStrings}
+	some     = kind{"a list of at least one interrupt, with an id and a reason", isInterrupts}
+)
+
+// The members of objects that are one of several, by type.
+var (
+	outcomes = map[string][]member{
+		"success":   {{"pendingToolCallIds", ids, false}},
+		"interrupt": {{"interrupts", some, true}},
+		"cancelled": {},
+	}
+	partTypes = map[string][]member{
+		PartText:     {{"text", text, true}, {"id", text, false}, {"metadata", notNull, false}},
+		PartImage:    media,
+		PartAudio:    media,
+		PartVideo:    media,
+		PartDocument: media,
+	}
+	media       = []member{{"source", object, true}, {"id", text, false}, {"metadata", notNull, false}}
+	sourceTypes = map[string][]member{
+		SourceData: {{"value", text, true}, {"mimeType", id, true}},
+		SourceURL:  {{"value", text, true}, {"mimeType", text, false}},
+		SourceFile: {{"value", text, true}, {"provider", text, false}, {"mimeType", text, false}},
+	}
+)
+
+// base is what every event may have, and attributed what may be a subagent's.
+var (
+	base = []member{
+		{"timestamp", integer, false},
+		{"rawEvent", notNull, false},
+		{"metadata", object, false},
+	}
+	attributed = slices.Concat(base, []member{{"subagentRunId", text, false}})
+)
+
+// shapes are the types of events that this package gives a Go type to.
+var shapes = map[EventType]shape{
+	TypeRunStarted: of[RunStarted](base,
+		member{"threadId", id, true}, member{"runId", id, true}, member{"protocolVersion", text, false},
+		member{"parentRunId", text, false}, member{"input", object, false}),
+	TypeRunFinished: of[RunFinished](base,
+		member{"threadId", id, true}, member{"runId", id, true}, member{"result", notNull, false},
+		member{"outcome", object, false}, member{"usage", list, false}),
+	TypeRunError: of[RunError](base,
+		member{"message", text, true}, member{"code", text, false}, member{"usage", list, false}),
+	TypeToolCallStart: of[ToolCallStart](attributed,
+		member{"toolCallId", id, true}, member{"toolCallName", id, true}, member{"parentMessageId", text, false}),
+	TypeToolCallArgs: of[ToolCallArgs](attributed,
+		member{"toolCallId", id, true}, member{"delta", text, true}),
+	TypeToolCallEnd: of[ToolCallEnd](attributed,
+		member{"toolCallId", id, true}),
+	TypeToolCallChunk: of[ToolCallChunk](attributed,
+		member{"toolCallId", id, false}, member{"toolCallName", id, false},
+		member{"parentMessageId", text, false}, member{"delta", text, false}),
+	TypeToolCallResult: of[ToolCallResult](attributed,
+		member{"messageId", id, true}, member{"toolCallId", id, true},
+		member{"content", content, true}, member{"role", toolRole, false}),
+	TypeActivitySnapshot: of[ActivitySnapshot](attributed,
+		member{"messageId", id, true}, member{"activityType", id, true},
+		member{"content", object, true}, member{"replace", boolean, false}),
+	TypeActivityDelta: of[ActivityDelta](attributed,
+		member{"messageId", id, true}, member{"activityType", id, true}, member{"patch", patch, true}),
+	TypeCustom: of[Custom](attributed,
+		member{"name", id, true}, member{"value", anyJSON, true}),
+}
+
+// relayed are the other types of the protocol, which come as [Other].
+var relayed = []EventType{
+	"TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END", "TEXT_MESSAGE_CHUNK",
+	"STATE_SNAPSHOT", "STATE_DELTA", "MESSAGES_SNAPSHOT", "RAW", "STEP_STARTED", "STEP_FINISHED",
+	"REASONING_START", "REASONING_MESSAGE_START", "REASONING_MESSAGE_CONTENT", "REASONING_MESSAGE_END",
+	"REASONING_MESSAGE_CHUNK", "REASONING_END", "REASONING_ENCRYPTED_VALUE",
+	"SUBAGENT_STARTED", "SUBAGENT_FINISHED", "SUBAGENT_ERROR",
+}
+
+// of makes the shape of the events of Go type E.
+func of[E Event](common []member, own ...member) shape {
+	return shape{
+		members: slices.Concat(common, own),
+		decode: func(data []byte) (Event, error) {
+			var e E
+			err := json.Unmarshal(data, &e)
+			return e, err
+		},
+	}
+}
+
+// begins reports whether raw, which is valid JSON without space around it,
+// begins with c.
+func begins(raw json.RawMessage, c byte) bool { return len(raw) > 0 && raw[0] == c }
+
+func isString(raw json.RawMessage) bool { return begins(raw, '"') }
+
+// isInteger takes what JavaScript counts exactly, written without a fraction.
+func isInteger(raw json.RawMessage) bool {
+	const most = 1<<53 - 1
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	return err == nil && n >= -most && n <= most
+}
+
+func isListOfObjects(raw json.RawMessage) bool { return isListOf(raw, '{') }
+
+func isListOfStrings(raw json.RawMessage) bool { return isListOf(raw, '"') }
+
+func isListOf(raw json.RawMessage, first byte) bool {
+	var items []json.RawMessage
+	if !begins(raw, '[') || json.Unmarshal(raw, &items) != nil {
+		return false
+	}
+	return !slices.ContainsFunc(items, func(item json.RawMessage) bool { return !begins(item, first) })
+}
+
+func isInterrupts(raw json.RawMessage) bool {
+	var items []map[string]json.RawMessage
+	if !isListOfObjects(raw) || json.Unmarshal(raw, &items) != nil || len(items) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(items, func(item map[string]json.RawMessage) bool {
+		return !isString(item["id"]) || !isString(item["reason"])
+	})
+}
+
+// check says what is wrong with an operation, or nothing.
+func (o PatchOp) check() string {
+	if o.Path != "" && !strings.HasPrefix(o.Path, "/") {
+		return "the path is not a JSON pointer"
+	}
+	switch o.Op {
+	case "add", "replace", "test":
+		if len(bytes.TrimSpace(o.Value)) == 0 {
+			return "a value is missing"
+		}
+	case "remove":
+	case "move", "copy":
+		if o.From != "" && !strings.HasPrefix(o.From, "/") {
+			return "from is not a JSON pointer"
+		}
+	default:
+		return "the operation is not one of RFC 6902"
+	}
+	return ""
+}
