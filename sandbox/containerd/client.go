@@ -9,6 +9,7 @@ import (
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
+	"google.golang.org/grpc/status"
 
 	"github.com/toolfleet/toolfleet/sandbox"
 )
@@ -40,10 +41,9 @@ func ping(ctx context.Context, address string, timeout time.Duration) error {
 }
 
 // wrap names the step that failed and marks a lost connection as
-// [sandbox.ErrUnavailable]. The services for tasks answer with gRPC's errors,
-// all others with containerd's; here they become alike.
+// [sandbox.ErrUnavailable].
 func wrap(step string, err error) error {
-	err = errgrpc.ToNative(err)
+	err = native(err)
 	switch {
 	case err == nil:
 		return nil
@@ -57,8 +57,18 @@ func wrap(step string, err error) error {
 // wrapEnd is wrap for steps of an end, where it is as well when the thing is
 // gone already.
 func wrapEnd(step string, err error) error {
-	if errdefs.IsNotFound(errgrpc.ToNative(err)) {
+	if errdefs.IsNotFound(native(err)) {
 		return nil
 	}
 	return wrap(step, err)
+}
+
+// native turns an error of the task service, which speaks gRPC, into one that
+// package errdefs knows. Those of all other services are so already.
+func native(err error) error {
+	var rpc interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &rpc) {
+		return errgrpc.ToNative(err)
+	}
+	return err
 }

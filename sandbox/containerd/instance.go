@@ -20,7 +20,7 @@ type instance struct {
 
 	// What Start made so far, and Close has to undo.
 	ids      *idRange
-	recorded bool // there may be a container record
+	recorded bool // there is a container record
 	tasked   bool // there may be a task
 	disk     *disk
 	stdio    *stdio
@@ -100,40 +100,40 @@ func (i *instance) Close(ctx context.Context) error {
 }
 
 // remove undoes Start backwards. The record goes last: as long as anything is
-// left, so is the note that tells a sweep about it.
+// left, so is the note that tells a sweep about it. Without a record nothing
+// was made, and what is there under our id is somebody else's.
 func (i *instance) remove(ctx context.Context) error {
-	var errs []error
-	fail := func(err error) {
-		if err != nil {
-			errs = append(errs, err)
+	if i.recorded {
+		if err := i.removeRecorded(ctx); err != nil {
+			return err
 		}
 	}
-	fail(i.Kill(ctx))
+	if i.init != nil {
+		i.init.close()
+	}
+	if i.ids != nil {
+		i.ids.release()
+	}
+	return nil
+}
+
+func (i *instance) removeRecorded(ctx context.Context) error {
+	errs := []error{i.Kill(ctx)}
 	if i.stdio != nil {
 		i.stdio.close()
 	}
 	if i.tasked {
-		fail(i.rt.deleteTask(ctx, i.id))
+		errs = append(errs, i.rt.deleteTask(ctx, i.id))
 	}
-	fail(i.cgroup.remove())
+	errs = append(errs, i.cgroup.remove())
 	if i.disk != nil {
-		fail(i.disk.remove())
+		errs = append(errs, i.disk.remove())
 	}
-	fail(i.rt.removeDir(i.id))
-	if len(errs) == 0 && i.recorded {
-		fail(wrapEnd("delete container", i.rt.client.ContainerService().Delete(ctx, i.id)))
+	errs = append(errs, i.rt.removeDir(i.id))
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
-	if len(errs) == 0 {
-		if i.init != nil {
-			i.init.close()
-			i.init = nil
-		}
-		if i.ids != nil {
-			i.ids.release()
-			i.ids = nil
-		}
-	}
-	return errors.Join(errs...)
+	return wrapEnd("delete container", i.rt.client.ContainerService().Delete(ctx, i.id))
 }
 
 // deleteTask removes a task whose processes are dead, with its shim. It waits

@@ -85,7 +85,14 @@ func build(ctx context.Context, dir, pkg string) (string, error) {
 // the test image.
 func open(tb testing.TB, owner string) *containerd.Runtime {
 	tb.Helper()
-	rt, err := containerd.New(containerd.Config{Address: daemon.Address(), Owner: owner, AgentPath: echo, BinDir: binDir})
+	rt := openWith(tb, owner, echo)
+	importTestImage(tb, rt)
+	return rt
+}
+
+func openWith(tb testing.TB, owner, agent string) *containerd.Runtime {
+	tb.Helper()
+	rt, err := containerd.New(containerd.Config{Address: daemon.Address(), Owner: owner, AgentPath: agent, BinDir: binDir})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -94,7 +101,6 @@ func open(tb testing.TB, owner string) *containerd.Runtime {
 			tb.Error(err)
 		}
 	})
-	importTestImage(tb, rt)
 	return rt
 }
 

@@ -46,11 +46,16 @@ func toolFilter() ([]byte, error) {
 	return out, nil
 }
 
-// containerProfile is the default profile for a container with caps.
+// containerProfile is the default profile for a container with caps, for the
+// machine's own system calls only. runc compiles the profile anew for each
+// start, once for each architecture it names, and a 64-bit machine's default
+// has three; the tool's filter would refuse the other two anyway.
 func containerProfile(caps []string) *specs.LinuxSeccomp {
-	return seccomp.DefaultProfile(&specs.Spec{Process: &specs.Process{
+	p := seccomp.DefaultProfile(&specs.Spec{Process: &specs.Process{
 		Capabilities: &specs.LinuxCapabilities{Bounding: caps},
 	}})
+	p.Architectures = nil // the native one
+	return p
 }
 
 // toPolicy translates an OCI profile. A system call that the profile allows

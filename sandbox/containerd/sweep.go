@@ -11,7 +11,6 @@ import (
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/errdefs"
-	"github.com/containerd/errdefs/pkg/errgrpc"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
@@ -170,7 +169,7 @@ func (r *Runtime) remove(ctx context.Context, id string) error {
 // nothing to do.
 func (r *Runtime) killTask(ctx context.Context, id string) error {
 	_, err := r.client.TaskService().Kill(ctx, &tasks.KillRequest{ContainerID: id, Signal: 9, All: true})
-	if errdefs.IsFailedPrecondition(errgrpc.ToNative(err)) {
+	if errdefs.IsFailedPrecondition(native(err)) {
 		return nil // dead already
 	}
 	return wrapEnd("kill task", err)
