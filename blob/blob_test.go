@@ -2,11 +2,16 @@ package blob_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"github.com/toolfleet/toolfleet/blob"
@@ -18,7 +23,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t testing.TB) *blob.Store {
 	t.Helper()
-	s, err := blob.Open(t.Context(), natsdtest.JetStream(t), blob.Options{})
+	return openOn(t, natsdtest.JetStream(t))
+}
+
+func openOn(t testing.TB, js jetstream.JetStream) *blob.Store {
+	t.Helper()
+	s, err := blob.Open(t.Context(), js, blob.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,6 +79,88 @@ func TestIsWrittenOnce(t *testing.T) {
 	}
 	if _, err := s.Put(t.Context(), id(0), "text/plain", []byte("two")); err == nil {
 		t.Error("other bytes were taken")
+	}
+}
+
+// TestOneOfManyPutsWins puts other bytes under one id from many goroutines at
+// once: one wins, and whoever reads meanwhile is not cut off.
+func TestOneOfManyPutsWins(t *testing.T) {
+	const putters = 16
+	js := natsdtest.JetStream(t)
+	s := openOn(t, js)
+	bytesOf := func(i int) []byte { return bytes.Repeat([]byte{byte(i)}, 300_000) }
+	var winners atomic.Int32
+	var wg sync.WaitGroup
+	for i := range putters {
+		wg.Go(func() {
+			_, err := s.Put(t.Context(), id(1), "", bytesOf(i))
+			if err == nil {
+				winners.Add(1)
+			}
+			info, r, err := s.Get(t.Context(), id(1), 0)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if got, err := io.ReadAll(r); err != nil || int64(len(got)) != info.Size || !bytes.Equal(got, bytesOf(int(got[0]))) {
+				t.Errorf("read %d bytes: %v", len(got), err)
+			}
+		})
+	}
+	wg.Wait()
+	if winners.Load() != 1 {
+		t.Errorf("%d puts won", winners.Load())
+	}
+	// The losers' chunks are gone: three of the winner and a description.
+	stream, err := js.Stream(t.Context(), "OBJ_"+blob.Bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := stream.CachedInfo().State.Msgs; got != 4 {
+		t.Errorf("%d messages in the store, want 4", got)
+	}
+}
+
+func TestAMissingChunkIsAnError(t *testing.T) {
+	js := natsdtest.JetStream(t)
+	s := openOn(t, js)
+	if _, err := s.Put(t.Context(), id(1), "", make([]byte, 300_000)); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), "OBJ_"+blob.Bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.DeleteMsg(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	_, r, err := s.Get(t.Context(), id(1), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.Copy(io.Discard, r); err == nil || !strings.Contains(err.Error(), "missing") {
+		t.Errorf("read %d bytes, %v", n, err)
+	}
+}
+
+// TestOtherToolsReadIt holds the store to the layout of a JetStream object
+// store.
+func TestOtherToolsReadIt(t *testing.T) {
+	js := natsdtest.JetStream(t)
+	s := openOn(t, js)
+	want := bytes.Repeat([]byte("x"), 200_000)
+	if _, err := s.Put(t.Context(), id(1), "text/plain", want); err != nil {
+		t.Fatal(err)
+	}
+	obs, err := js.ObjectStore(t.Context(), blob.Bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	got, err := obs.GetBytes(ctx, "default/"+string(id(1).Key)+"/1")
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("read %d bytes, %v", len(got), err)
 	}
 }
 

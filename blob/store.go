@@ -1,13 +1,12 @@
 package blob
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"time"
 
@@ -23,17 +22,20 @@ const (
 	MaxAge = 8 * 24 * time.Hour
 	// MaxSize is the largest blob, in bytes.
 	MaxSize = 64 << 20
-	// opTimeout bounds one Put, and one Get until it is closed. A store that
-	// does not answer is an error, never a hang.
-	opTimeout = 60 * time.Second
-
-	mimeHeader = "Toolfleet-Mime-Type"
 )
 
 // Store is the object store toolfleet_blobs. It is safe for concurrent use.
+//
+// It keeps the layout of a JetStream object store (chunks under one subject, a
+// description of them under another), so that every NATS tool can list and
+// read it, but it does the writing and the reading itself. The client
+// library's Put replaces what is there, which cuts its readers off; here the
+// server takes one description per blob and refuses the second. The library's
+// Get waits for a chunk that is missing until its context ends; here each
+// chunk is a question with an answer.
 type Store struct {
-	obs     jetstream.ObjectStore
-	timeout time.Duration
+	js     jetstream.JetStream
+	stream jetstream.Stream
 }
 
 // Options of [Open].
@@ -49,7 +51,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 4 << 30
 	}
-	obs, err := js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{
+	_, err := js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{
 		Bucket:      Bucket,
 		Description: "Toolfleet: long arguments and large parts of results",
 		TTL:         MaxAge,
@@ -60,128 +62,90 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 	if err != nil {
 		return nil, fmt.Errorf("blob: store %s: %w", Bucket, err)
 	}
-	return &Store{obs: obs, timeout: opTimeout}, nil
+	stream, err := js.Stream(ctx, "OBJ_"+Bucket)
+	if err != nil {
+		return nil, fmt.Errorf("blob: store %s: %w", Bucket, err)
+	}
+	return &Store{js: js, stream: stream}, nil
 }
+
+const (
+	chunkSize  = 128 << 10
+	mimeHeader = "Toolfleet-Mime-Type"
+	// digestType begins a digest in an object store; URL-safe base64 follows.
+	digestType = "SHA-256="
+)
 
 // name is the object's name in the store.
 func (id ID) name() string { return id.Tenant + "/" + string(id.Key) + "/" + strconv.Itoa(id.N) }
 
-// Put writes a blob once. A second put of the same id with the same bytes
-// succeeds; with others it fails.
-func (s *Store) Put(ctx context.Context, id ID, mimeType string, data []byte) (Info, error) {
-	if len(data) > MaxSize {
-		return Info{}, fmt.Errorf("blob: %d bytes are over the limit of %d bytes", len(data), MaxSize)
-	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	switch info, err := s.stat(ctx, id); {
-	case err == nil:
-		return same(id, info, data)
-	case !errors.Is(err, ErrNotFound):
+// subject is where the blob's description is.
+func (id ID) subject() string {
+	return "$O." + Bucket + ".M." + base64.URLEncoding.EncodeToString([]byte(id.name()))
+}
+
+// chunks is where the bytes are that were put under the given unique id.
+func chunks(unique string) string { return "$O." + Bucket + ".C." + unique }
+
+// Stat describes a blob. ErrNotFound when it is not there.
+func (s *Store) Stat(ctx context.Context, id ID) (Info, error) {
+	obj, err := s.describe(ctx, id)
+	if err != nil {
 		return Info{}, err
 	}
-	obj, err := s.obs.Put(ctx, jetstream.ObjectMeta{
-		Name:    id.name(),
-		Headers: nats.Header{mimeHeader: {mimeType}},
-	}, bytes.NewReader(data))
-	if err != nil {
-		return Info{}, fmt.Errorf("blob: put %s: %w", id, err)
-	}
 	return infoOf(id, obj)
 }
 
-// same accepts the bytes that are there already, and no others.
-func same(id ID, info Info, data []byte) (Info, error) {
-	if info.Size != int64(len(data)) || info.Digest != digest(data) {
-		return Info{}, fmt.Errorf("blob: put %s: it is there already with other bytes", id)
+// describe reads a blob's description.
+func (s *Store) describe(ctx context.Context, id ID) (obj jetstream.ObjectInfo, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	msg, err := s.stream.GetLastMsgForSubject(ctx, id.subject())
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return obj, ErrNotFound
+	case err != nil:
+		return obj, fmt.Errorf("blob: get %s: %w", id, err)
 	}
-	return info, nil
+	if err := json.Unmarshal(msg.Data, &obj); err != nil {
+		return obj, fmt.Errorf("blob: get %s: unreadable description: %w", id, err)
+	}
+	if obj.Deleted {
+		return obj, ErrNotFound
+	}
+	return obj, nil
 }
 
-func digest(data []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(data)) }
-
-func (s *Store) stat(ctx context.Context, id ID) (Info, error) {
-	obj, err := s.obs.GetInfo(ctx, id.name())
-	if err != nil {
-		return Info{}, notFound(id, err)
+// infoOf translates a description.
+func infoOf(id ID, obj jetstream.ObjectInfo) (Info, error) {
+	var sum []byte
+	var err error
+	if len(obj.Digest) > len(digestType) {
+		sum, err = base64.URLEncoding.DecodeString(obj.Digest[len(digestType):])
 	}
-	return infoOf(id, obj)
-}
-
-func notFound(id ID, err error) error {
-	if errors.Is(err, jetstream.ErrObjectNotFound) {
-		return ErrNotFound
-	}
-	return fmt.Errorf("blob: get %s: %w", id, err)
-}
-
-// infoOf translates the store's digest, "SHA-256=" and URL-safe base64, into
-// ours.
-func infoOf(id ID, obj *jetstream.ObjectInfo) (Info, error) {
-	sum, err := base64.URLEncoding.DecodeString(trimDigest(obj.Digest))
 	if err != nil || len(sum) != sha256.Size {
 		return Info{}, fmt.Errorf("blob: get %s: unreadable digest %q", id, obj.Digest)
 	}
-	return Info{Size: int64(obj.Size), MimeType: obj.Headers.Get(mimeHeader), Digest: fmt.Sprintf("sha256:%x", sum)}, nil
+	return Info{
+		Size:     int64(obj.Size),
+		MimeType: obj.Headers.Get(mimeHeader),
+		Digest:   fmt.Sprintf("sha256:%x", sum),
+	}, nil
 }
 
-func trimDigest(d string) string {
-	const prefix = "SHA-256="
-	if len(d) < len(prefix) {
-		return ""
+// description is what infoOf and every NATS tool read.
+func description(id ID, unique, mimeType string, data []byte) jetstream.ObjectInfo {
+	sum := sha256.Sum256(data)
+	return jetstream.ObjectInfo{
+		ObjectMeta: jetstream.ObjectMeta{
+			Name:    id.name(),
+			Headers: nats.Header{mimeHeader: {mimeType}},
+			Opts:    &jetstream.ObjectMetaOptions{ChunkSize: chunkSize},
+		},
+		Bucket: Bucket,
+		NUID:   unique,
+		Size:   uint64(len(data)),
+		Chunks: uint32((len(data) + chunkSize - 1) / chunkSize),
+		Digest: digestType + base64.URLEncoding.EncodeToString(sum[:]),
 	}
-	return d[len(prefix):]
-}
-
-// Get opens a blob at offset. ErrNotFound when it is not there. The reader
-// must be closed; it fails when the store stops answering, and at its end when
-// the bytes are not those that were put. The store knows no ranges, so what
-// lies before offset is read and dropped.
-func (s *Store) Get(ctx context.Context, id ID, offset int64) (Info, io.ReadCloser, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	obj, err := s.obs.Get(ctx, id.name())
-	if err != nil {
-		cancel()
-		return Info{}, nil, notFound(id, err)
-	}
-	r := &reader{obj: obj, cancel: cancel}
-	info, err := r.open(id, offset)
-	if err != nil {
-		_ = r.Close() // the first error is the one to tell
-		return Info{}, nil, err
-	}
-	return info, r, nil
-}
-
-// reader is an open blob; closing it ends the deadline, too.
-type reader struct {
-	obj    jetstream.ObjectResult
-	cancel context.CancelFunc
-}
-
-func (r *reader) open(id ID, offset int64) (Info, error) {
-	obj, err := r.obj.Info()
-	if err != nil {
-		return Info{}, notFound(id, err)
-	}
-	info, err := infoOf(id, obj)
-	if err != nil {
-		return Info{}, err
-	}
-	if offset < 0 || offset > info.Size {
-		return Info{}, fmt.Errorf("blob: get %s: offset %d is outside of its %d bytes", id, offset, info.Size)
-	}
-	if _, err := io.CopyN(io.Discard, r.obj, offset); err != nil {
-		return Info{}, fmt.Errorf("blob: get %s: %w", id, err)
-	}
-	return info, nil
-}
-
-// Read reads on.
-func (r *reader) Read(p []byte) (int, error) { return r.obj.Read(p) }
-
-// Close ends the reader.
-func (r *reader) Close() error {
-	defer r.cancel()
-	return r.obj.Close()
 }

@@ -41,9 +41,9 @@ func open(t *testing.T) *house {
 	js := natsdtest.JetStream(t)
 	h := &house{registered: make(chan struct{})}
 	h.open(t, js)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	var g errgroup.Group
-	g.Go(func() error { return h.Log.Run(ctx) })
+	g.Go(func() error { return h.Run(ctx) })
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	for range 2 {
 		k := &keeper.Keeper{Log: h.Log, Queue: h.q, Registry: h.r, Logger: log}

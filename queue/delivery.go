@@ -40,7 +40,7 @@ func newDelivery(nc *nats.Conn, msg *nats.Msg) (*Delivery, error) {
 	if err != nil {
 		return d, fmt.Errorf("%w: %w", errPoison, err)
 	}
-	d.Delivered = int(meta.NumDelivered) //nolint:gosec // a count of deliveries
+	d.Delivered = int(meta.NumDelivered)
 	var head struct {
 		Version int `json:"version"`
 	}

@@ -94,7 +94,7 @@ func (p *puller) next(ctx context.Context) (*nats.Msg, error) {
 			p.waits = false
 			return nil, nil
 		default: // 409 consumer deleted or moved, 503 nobody there
-			p.close()
+			p.close(ctx)
 			return nil, fmt.Errorf("%w: %s %s", errPull, status, msg.Header.Get("Description"))
 		}
 	}
@@ -109,18 +109,18 @@ func (p *puller) wait(ctx context.Context) (*nats.Msg, error) {
 	case err == nil:
 		return msg, nil
 	case errors.Is(err, nats.ErrNoResponders):
-		p.close()
+		p.close(ctx)
 		return nil, fmt.Errorf("%w: there is no such consumer, or no JetStream", errPull)
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}
-	p.close()
+	p.close(ctx)
 	return nil, fmt.Errorf("%w: no heartbeat: %w", errPull, err)
 }
 
 // close gives a pull up. The server may have answered it already, so the
 // subscription is drained, not dropped, and what comes is given back.
-func (p *puller) close() {
+func (p *puller) close(ctx context.Context) {
 	sub, waits := p.sub, p.waits
 	p.sub, p.waits = nil, false
 	switch {
@@ -130,7 +130,7 @@ func (p *puller) close() {
 		_ = sub.Unsubscribe() // fails on a closed connection only
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
 	for {
 		msg, err := sub.NextMsgWithContext(ctx)

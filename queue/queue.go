@@ -125,8 +125,7 @@ func (q *Queue) Push(ctx context.Context, job catalog.Job) error {
 // be relied on: so ask whether the job is there. Push is tried again when an
 // acknowledgement was lost, and then it is there, too.
 func (q *Queue) refused(ctx context.Context, subject string, cause error) error {
-	var api *jetstream.APIError
-	if !errors.As(cause, &api) || api.ErrorCode != storeFailed {
+	if api, ok := errors.AsType[*jetstream.APIError](cause); !ok || api.ErrorCode != storeFailed {
 		return fmt.Errorf("queue: push: %w", cause)
 	}
 	switch _, err := q.ready.GetLastMsgForSubject(ctx, subject); {

@@ -47,7 +47,7 @@ func serve(t testing.TB, s *queue.Server) (stop func() error) {
 	if s.Log == nil {
 		s.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	var err error
 	done := make(chan struct{})
 	go func() {

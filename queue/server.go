@@ -155,11 +155,11 @@ func (s *Server) isReady() bool { return s.Ready == nil || s.Ready() }
 // handled under work.
 func (s *Server) slot(ctx, work context.Context, class string) {
 	p := newPuller(s.Queue, class)
-	defer p.close()
+	defer p.close(ctx)
 	b := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))
 	for ctx.Err() == nil {
 		if !s.isReady() {
-			p.close()
+			p.close(ctx)
 			pause(ctx, readyEvery)
 			continue
 		}

@@ -115,31 +115,15 @@ func kindOfResult(data []byte) call.Kind {
 	return ""
 }
 
-// Event decodes the entry.
+// Event decodes the entry. An event of a type that only a newer fleet writes
+// comes as [agui.Other].
 func (e Entry) Event() (agui.Event, error) {
-	var head struct {
-		Type agui.EventType `json:"type"`
-	}
-	if err := json.Unmarshal(e.Data, &head); err != nil {
+	ev, _, err := agui.Decode(e.Data)
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("results: entry %d: %w", e.Seq, err)
-	}
-	switch head.Type {
-	case agui.TypeToolCallResult:
-		return decode[agui.ToolCallResult](e)
-	case agui.TypeActivitySnapshot:
-		return decode[agui.ActivitySnapshot](e)
-	case agui.TypeActivityDelta:
-		return decode[agui.ActivityDelta](e)
-	case agui.TypeCustom:
-		return decode[agui.Custom](e)
-	}
-	return agui.Other{Type: head.Type, JSON: e.Data}, nil
-}
-
-func decode[T agui.Event](e Entry) (agui.Event, error) {
-	var ev T
-	if err := json.Unmarshal(e.Data, &ev); err != nil {
-		return nil, fmt.Errorf("results: entry %d: %w", e.Seq, err)
+	case ev == nil:
+		return agui.Other{JSON: e.Data}, nil
 	}
 	return ev, nil
 }

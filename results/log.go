@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -117,11 +116,6 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Log, error) 
 
 // followsAll reports whether the shared follower sees every entry.
 func (l *Log) followsAll() bool { return l.opts.Kinds == nil }
-
-// follows reports whether the shared follower sees entries of that kind.
-func (l *Log) follows(kind string) bool {
-	return l.followsAll() || slices.Contains(l.opts.Kinds, kind)
-}
 
 // appended notes that this process's entry has that sequence.
 func (l *Log) appended(seq uint64) {

@@ -2,7 +2,6 @@ package results
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -77,11 +76,15 @@ func (s *State) take(e Entry) (err error) {
 }
 
 func resultOf(e Entry) (*call.Result, error) {
-	var ev agui.ToolCallResult
-	if err := json.Unmarshal(e.Data, &ev); err != nil {
+	ev, err := e.Event()
+	if err != nil {
 		return nil, err
 	}
-	r, err := call.ResultOf(ev)
+	result, ok := ev.(agui.ToolCallResult)
+	if !ok {
+		return nil, fmt.Errorf("entry %d is a %s where the result belongs", e.Seq, ev.EventType())
+	}
+	r, err := call.ResultOf(result)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func open(t testing.TB, js jetstream.JetStream, o results.Options) *results.Log 
 // run runs the shared follower; the function stops it and waits.
 func run(t testing.TB, l *results.Log) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- l.Run(ctx) }()
 	stop = sync.OnceFunc(func() {

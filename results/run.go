@@ -20,13 +20,13 @@ import (
 func (l *Log) Run(ctx context.Context) error {
 	l.running.Add(1)
 	defer l.running.Add(-1)
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return l.share(ctx) })
+	g, both := errgroup.WithContext(ctx)
+	g.Go(func() error { return l.share(both) })
 	if l.followsAll() {
-		g.Go(func() error { return l.loadHistory(ctx) })
+		g.Go(func() error { return l.loadHistory(both) })
 	}
-	if err := g.Wait(); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("results: %w", err)
+	if err := g.Wait(); ctx.Err() == nil {
+		return fmt.Errorf("results: run: %w", err)
 	}
 	return nil
 }
@@ -40,14 +40,14 @@ func (l *Log) share(ctx context.Context) error {
 		began := time.Now()
 		err := l.consume(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return context.Cause(ctx)
 		}
 		if time.Since(began) > time.Minute {
 			b.Reset()
 		}
 		l.opts.Log.Warn("shared follower begins anew", "error", err, "position", l.fan.position())
 		if !pause(ctx, b.NextBackOff()) {
-			return nil
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (l *Log) consume(ctx context.Context) error {
 	case <-ctx.Done():
 		cc.Stop()
 		<-cc.Closed()
-		return nil
+		return context.Cause(ctx)
 	case <-cc.Closed():
 		return errors.New("the consumer ended")
 	}
@@ -137,9 +137,6 @@ func (l *Log) loadHistory(ctx context.Context) error {
 	}
 	for _, kind := range indexed {
 		if err := l.loadKind(ctx, kind); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
 			return fmt.Errorf("history of %s: %w", kind, err)
 		}
 	}

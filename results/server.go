@@ -191,13 +191,12 @@ func passing(err error) bool {
 			return true
 		}
 	}
-	var api *jetstream.APIError
-	return errors.As(err, &api) && api.Code >= 500
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && api.Code >= 500
 }
 
 func codeOf(err error) jetstream.ErrorCode {
-	var api *jetstream.APIError
-	if errors.As(err, &api) {
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
 		return api.ErrorCode
 	}
 	return 0
