@@ -148,8 +148,10 @@ func (r *Runtime) Ready(ctx context.Context) error {
 // must have been closed before.
 func (r *Runtime) Close() error {
 	err := r.client.Close()
-	_ = os.Remove(filepath.Join(r.dir, "sandboxes"))
-	_ = os.Remove(r.dir)
+	// runc keeps its state below the directory too, one for each namespace.
+	for _, dir := range []string{"sandboxes", filepath.Join("runc", r.cfg.Namespace), "runc", "."} {
+		_ = os.Remove(filepath.Join(r.dir, dir))
+	}
 	for g := r.group; g.path != "/" && g.path != "."; g.path = filepath.Dir(g.path) {
 		for _, dir := range g.dirs() {
 			_ = os.Remove(dir) // stays while another fleet uses it
