@@ -20,21 +20,12 @@ fail() {
 	exit 1
 }
 
-# What a fleet on this state could leave behind, one line each.
-leftovers() {
-	grep -lsa -- "$state" /proc/[0-9]*/cmdline | sed 's|/proc/\([0-9]*\)/.*|process \1|' | grep -vw "$$"
-	awk -v s="$state" 'index($2, s) == 1 { print "mount", $2 }' /proc/self/mounts
-	find /sys/fs/cgroup -type d -path '*/toolfleet*' -printf 'cgroup %p\n' 2>/dev/null
-	find "$state" -type p -printf 'fifo %p\n' 2>/dev/null
-	for pid in /proc/[0-9]*; do readlink "$pid/ns/net"; done 2>/dev/null | sort -u | sed 's/^/network /'
-}
-leftovers >"$state.before"
-
 mkfifo "$state/ready"
 bin/toolfleet up --state "$state" --tools examples/tools --images bin/images \
 	--listen 127.0.0.1:0 --nats-listen 127.0.0.1:0 >"$state/ready" 2>"$state/log" &
 fleet=$!
 read -r ready <"$state/ready" || { fleet=; fail "the fleet did not start"; }
+rm "$state/ready"
 echo "demo: $ready"
 TOOLFLEET_URL=$(sed 's/.*http=\([^ ]*\).*/\1/' <<<"$ready")
 export TOOLFLEET_URL
@@ -44,30 +35,52 @@ calls=0 results=0 wrong=0
 call() {
 	local want=$1 tool=$2 args=$3 code=0
 	shift 3
-	printf '\n$ toolfleet call %s --args %q\n' "$tool" "$args"
+	printf "\n\$ toolfleet call %s --args '%s'\n" "$tool" "$args"
+	# The progress goes to the terminal while it happens, the result after it.
+	bin/toolfleet call "$tool" --args "$args" "$@" >"$state/result" || code=$?
+	if (($(wc -l <"$state/result") > 12)); then
+		head -n 3 "$state/result" | cut -c 1-100
+		echo "…"
+		tail -n 3 "$state/result" | cut -c 1-100
+	else
+		cat "$state/result"
+	fi
 	calls=$((calls + 1))
-	bin/toolfleet call "$tool" --args "$args" "$@" || code=$?
 	((code > 1)) || results=$((results + 1))
 	((code == want)) || { echo "demo: exit code $code, and $want was expected"; wrong=$((wrong + 1)); }
 }
 call 0 word-count '{"text":"to be or not to be"}'
 call 0 countdown '{"from":20}'
 call 0 chart '{"values":[3,1,4,1,5,9,2,6]}' --output-dir "$state/media"
-call 0 shell '{"script":"echo I am $(id -u) on $(uname -s); echo to stderr >&2; ls /"}'
-call 1 shell '{"script":"echo so far, so good; exit 7"}'
+call 0 shell '{"script":"echo I am user $(id -u) of $(uname -s); ls /"}'
+call 1 shell '{"script":"echo so far, so good; echo and now this >&2; exit 7"}'
 call 1 word-count '{"txet":1}'
 call 1 no-such-tool '{}'
-for mode in error panic exit3 signal eat-memory; do
+for mode in error panic signal eat-memory fork-bomb flood-stdout; do
 	call 1 flaky "{\"mode\":\"$mode\"}"
 done
 call 1 flaky '{"mode":"hang"}' --timeout 1s
-
 echo
+
+# Everything that a fleet makes on a machine carries one of these: its state
+# directory, its worker's id, the places of its containerd and of its sandboxes.
+marks=$state/marks
+{
+	echo "$state/"
+	cat "$state/worker-id"
+	sed -n 's|.*"\(/run/toolfleet/[^/"]*\).*|\1|p' "$state/containerd/config.toml"
+	find /sys/fs/cgroup -type d -path "*$(<"$state/worker-id")*" -printf '%h\n' 2>/dev/null | sed 's|.*/||'
+} | sort -u >"$marks"
+[[ $(wc -l <"$marks") -ge 4 ]] || fail "cannot tell what belongs to the fleet"
+
 stop || fail "the fleet ended with exit code $?"
 fleet=
-rm -f "$state/ready"
-left=$(comm -13 <(sort "$state.before") <(leftovers | sort))
-rm -f "$state.before"
+left=$(
+	grep -lsaFf - /proc/[0-9]*/cmdline <"$marks" | sed 's|/proc/\([0-9]*\)/cmdline|process \1|'
+	grep -Ff "$marks" /proc/self/mountinfo | sed 's/^/mount /'
+	find /sys/fs/cgroup /run -type d 2>/dev/null | grep -Ff "$marks"
+	find "$state" -type p
+)
 [[ -z $left ]] || fail "left behind:
 $left"
 ((wrong == 0)) || fail "$wrong calls did not end as they should"

@@ -7,19 +7,14 @@ mkdir -p bin/images
 
 for dir in examples/tools/*/; do
 	name=$(basename "$dir")
-	if [[ $name != shell ]]; then
-		bin/toolfleet image build "./$dir" --tag "local/$name:1" --output "bin/images/$name.tar"
+	more=()
+	if [[ $name == shell ]]; then
+		# Beside the tool: Debian's static busybox, a link for each of its
+		# commands, and nothing else.
+		more=(--add /bin/busybox:/bin/busybox)
+		for command in $(/bin/busybox --list); do
+			[[ $command == busybox ]] || more+=(--link "/bin/$command=busybox")
+		done
 	fi
+	bin/toolfleet image build "$dir" --tag "local/$name:1" --output "bin/images/$name.tar" "${more[@]}"
 done
-
-# The shell tool runs scripts in Debian's static busybox; nothing but that and
-# the tool itself is in its image.
-busybox=$(mktemp -d)
-trap 'rm -rf "$busybox"' EXIT
-mkdir -p "$busybox/bin"
-cp /bin/busybox "$busybox/bin/busybox"
-for applet in $(/bin/busybox --list); do
-	[[ $applet == busybox ]] || ln -s busybox "$busybox/bin/$applet"
-done
-CGO_ENABLED=0 go build -trimpath -ldflags="-s -w -buildid=" -o "$busybox/tool" ./examples/tools/shell
-bin/toolfleet image build "$busybox" --tag local/shell:1 --output bin/images/shell.tar

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"text/tabwriter"
 
@@ -13,7 +15,7 @@ import (
 
 // DoctorCmd says what this machine can do.
 type DoctorCmd struct {
-	State    string `help:"Directory that a fleet would keep its state in." default:"/var/lib/toolfleet" env:"TOOLFLEET_STATE"`
+	State    string `help:"Directory that a fleet would keep its state in." type:"path" default:"/var/lib/toolfleet" env:"TOOLFLEET_STATE"`
 	Programs string `help:"Directory with agent, containerd, its shim and runc; default: beside this program." env:"TOOLFLEET_PROGRAMS"`
 }
 
@@ -21,7 +23,8 @@ type DoctorCmd struct {
 // fleet could not run.
 func (c *DoctorCmd) Run(term *terminal) error {
 	programs, findErr := part.FindPrograms(c.Programs)
-	h := containerd.Inspect(programs.Dir())
+	bin, _ := programs.Containerd() // Inspect names each one that is missing
+	h := containerd.Inspect(bin)
 	w := tabwriter.NewWriter(term.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "kernel\t%s\n", h.Kernel)
 	fmt.Fprintf(w, "cgroups\t%s\n", h.Cgroups)
@@ -52,7 +55,7 @@ func (c *DoctorCmd) Run(term *terminal) error {
 	if findErr != nil {
 		problems = append(problems, findErr.Error())
 	}
-	if err := containerd.Preflight(c.State); err != nil && len(problems) == 0 {
+	if err := containerd.Preflight(existing(c.State)); err != nil && len(problems) == 0 {
 		problems = append(problems, err.Error())
 	}
 	for _, s := range h.Warnings {
@@ -66,6 +69,18 @@ func (c *DoctorCmd) Run(term *terminal) error {
 	}
 	fmt.Fprintln(term.out, "a fleet can run here")
 	return nil
+}
+
+// existing is dir or the nearest directory above it that is there: looking at
+// a machine must not change it.
+func existing(dir string) string {
+	for dir != filepath.Dir(dir) {
+		if _, err := os.Stat(dir); err == nil {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return dir
 }
 
 func yesNo(b bool) string {
