@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
 
@@ -102,19 +103,13 @@ var english = message.NewPrinter(language.English)
 // leaves appends the innermost faults below e, which are the ones that tell
 // what to change.
 func leaves(problems []Problem, e *jsonschema.ValidationError) []Problem {
-	path := pointer(e.InstanceLocation)
 	if names, ok := e.ErrorKind.(*kind.PropertyNames); ok {
-		// Below this point the library counts from the name, not from the
-		// object that has it.
-		why := make([]string, 0, 1)
-		for _, p := range leaves(nil, &jsonschema.ValidationError{ErrorKind: &kind.Group{}, Causes: e.Causes}) {
-			why = append(why, p.Message)
-		}
-		slices.Sort(why)
-		return append(problems, Problem{path, fmt.Sprintf("property name %q is not allowed: %s", names.Property, strings.Join(why, ", "))})
+		// The library shares the slice of this location with its later work
+		// (seen in 6.0.3), so it names any place; the name itself tells more.
+		return append(problems, Problem{Message: badName(names.Property, e.Causes)})
 	}
 	if len(e.Causes) == 0 {
-		return append(problems, Problem{path, words(e.ErrorKind)})
+		return append(problems, Problem{pointer(e.InstanceLocation), words(e.ErrorKind)})
 	}
 	for _, cause := range e.Causes {
 		problems = leaves(problems, cause)
@@ -122,16 +117,47 @@ func leaves(problems []Problem, e *jsonschema.ValidationError) []Problem {
 	return problems
 }
 
-// words says what is wrong. Lists that the library takes from a Go map are
-// sorted, so that the same fault always reads the same.
+// badName says why a property may not bear its name.
+func badName(name string, causes []*jsonschema.ValidationError) string {
+	var why []string
+	for _, cause := range causes {
+		for _, p := range leaves(nil, cause) {
+			why = append(why, p.Message)
+		}
+	}
+	slices.Sort(why)
+	return fmt.Sprintf("property name %q is not allowed: %s", name, strings.Join(why, ", "))
+}
+
+// words says what is wrong, mostly as the library does. Lists that it takes
+// from a Go map are sorted, so that the same fault always reads the same, and
+// numbers are written out, which it rounds.
 func words(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.AdditionalProperties:
 		slices.Sort(k.Properties)
 	case *kind.FalseSchema:
 		return "is not allowed"
+	case *kind.Minimum:
+		return fmt.Sprintf("got %s, want at least %s", number(k.Got), number(k.Want))
+	case *kind.Maximum:
+		return fmt.Sprintf("got %s, want at most %s", number(k.Got), number(k.Want))
+	case *kind.ExclusiveMinimum:
+		return fmt.Sprintf("got %s, want more than %s", number(k.Got), number(k.Want))
+	case *kind.ExclusiveMaximum:
+		return fmt.Sprintf("got %s, want less than %s", number(k.Got), number(k.Want))
+	case *kind.MultipleOf:
+		return fmt.Sprintf("got %s, want a multiple of %s", number(k.Got), number(k.Want))
 	}
 	return k.LocalizedString(english)
+}
+
+// number writes a number as JSON would, to twenty digits after the point.
+func number(r *big.Rat) string {
+	if r.IsInt() {
+		return r.Num().String()
+	}
+	return strings.TrimRight(r.FloatString(20), "0")
 }
 
 func join(problems []Problem) string {
