@@ -53,12 +53,15 @@ var floors = map[string]int{
 	"dispatch/aguidoor":     6,
 	"dispatch/dispatchtest": 6,
 
-	// Packages of the mains, shared by them and by nobody else.
-	"cmd/internal": 7,
+	// What the programs share, and nobody else may import.
+	"cmd/internal/client": 7,
+	"cmd/internal/part":   7,
+	"cmd/internal/bench":  8,
 
-	"cmd":            8,
-	"examples":       8,
-	"internal/house": 8,
+	"cmd":                       9,
+	"examples":                  9,
+	"sandbox/sandboxtest/probe": 9,
+	"internal/house":            9,
 }
 
 // floorOf finds the floor of a package, or of the nearest folder above it that
