@@ -22,10 +22,21 @@ type Delivery struct {
 	// Delivered counts deliveries, 1 for the first.
 	Delivered int
 
-	nc      *nats.Conn
-	msg     *nats.Msg
-	settled atomic.Bool
+	nc  *nats.Conn
+	msg *nats.Msg
+	end atomic.Int32 // one of the ends below
 }
+
+// How a delivery can end.
+const (
+	endNone int32 = iota
+	endAck
+	endRetry
+	endTerm
+)
+
+// settled reports whether the delivery has ended.
+func (d *Delivery) settled() bool { return d.end.Load() != endNone }
 
 var (
 	errNewer  = errors.New("queue: the job was written by a newer version")
@@ -61,26 +72,26 @@ func newDelivery(nc *nats.Conn, msg *nats.Msg) (*Delivery, error) {
 
 // Ack ends the delivery for good. It returns once the server has said so, and
 // tries again until ctx is done.
-func (d *Delivery) Ack(ctx context.Context) error { return d.settle(ctx, "+ACK") }
+func (d *Delivery) Ack(ctx context.Context) error { return d.settle(ctx, endAck, "+ACK") }
 
 // Retry gives the job back; it is delivered again after delay.
 func (d *Delivery) Retry(ctx context.Context, delay time.Duration) error {
 	if delay <= 0 {
-		return d.settle(ctx, "-NAK")
+		return d.settle(ctx, endRetry, "-NAK")
 	}
-	return d.settle(ctx, fmt.Sprintf(`-NAK {"delay": %d}`, delay.Nanoseconds()))
+	return d.settle(ctx, endRetry, fmt.Sprintf(`-NAK {"delay": %d}`, delay.Nanoseconds()))
 }
 
 // terminate takes the message out of the queue as one that nobody can read.
-func (d *Delivery) terminate(ctx context.Context) error { return d.settle(ctx, "+TERM") }
+func (d *Delivery) terminate(ctx context.Context) error { return d.settle(ctx, endTerm, "+TERM") }
 
 // settleTry bounds one try to settle.
 const settleTry = 2 * time.Second
 
 // settle sends the delivery's end and waits for the server to confirm it. A
 // delivery ends once; the second try to end it is a fault of the handler.
-func (d *Delivery) settle(ctx context.Context, verdict string) error {
-	if !d.settled.CompareAndSwap(false, true) {
+func (d *Delivery) settle(ctx context.Context, end int32, verdict string) error {
+	if !d.end.CompareAndSwap(endNone, end) {
 		return errors.New("queue: the delivery has ended already")
 	}
 	try := func() error {
@@ -108,7 +119,7 @@ func (d *Delivery) beat(ctx context.Context, every time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if d.settled.Load() {
+			if d.settled() {
 				return
 			}
 			// A lost heartbeat is made good by the next one. During a

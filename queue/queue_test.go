@@ -20,9 +20,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// shortWait is an ack wait that a test can sit out.
-const shortWait = 600 * time.Millisecond
-
 func open(t testing.TB, js jetstream.JetStream, o queue.Options) *queue.Queue {
 	t.Helper()
 	q, err := queue.Open(t.Context(), js, o)
@@ -39,6 +36,15 @@ func job(id string) catalog.Job {
 		Call:    call.Call{Version: call.Version, Tenant: "default", ThreadID: "t", RunID: "r", Scope: id, ToolCallID: id, Tool: "word-count"},
 		Spec:    &catalog.Spec{Name: "word-count"},
 	}
+}
+
+func push(t testing.TB, q *queue.Queue, id string) call.Key {
+	t.Helper()
+	j := job(id)
+	if err := q.Push(t.Context(), j); err != nil {
+		t.Fatal(err)
+	}
+	return j.Call.Key()
 }
 
 // serve runs a server; stop drains it and returns what Run did.
@@ -63,13 +69,23 @@ func serve(t testing.TB, s *queue.Server) (stop func() error) {
 	return stop
 }
 
+// acks is a handler that acknowledges everything and says what it had.
+func acks(t testing.TB, had chan<- *queue.Delivery) queue.Handler {
+	return queue.HandlerFunc(func(ctx context.Context, d *queue.Delivery) {
+		if err := d.Ack(ctx); err != nil {
+			t.Error(err)
+		}
+		had <- d
+	})
+}
+
 // get waits for a value, or fails.
 func get[T any](t testing.TB, ch <-chan T, what string) T {
 	t.Helper()
 	select {
 	case v := <-ch:
 		return v
-	case <-time.After(20 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatalf("waited in vain for %s", what)
 		panic("unreachable")
 	}
@@ -77,20 +93,14 @@ func get[T any](t testing.TB, ch <-chan T, what string) T {
 
 func TestPushAndHandle(t *testing.T) {
 	q := open(t, natsdtest.JetStream(t), queue.Options{})
-	handled := make(chan string, 10)
-	stop := serve(t, &queue.Server{Queue: q, Slots: 2, Handler: queue.HandlerFunc(func(ctx context.Context, d *queue.Delivery) {
-		if err := d.Ack(ctx); err != nil {
-			t.Error(err)
-		}
-		handled <- d.Job.Call.ToolCallID
-	})})
+	had := make(chan *queue.Delivery, 10)
+	stop := serve(t, &queue.Server{Queue: q, Slots: 2, Handler: acks(t, had)})
 	for i := range 5 {
-		j := job(fmt.Sprint("c", i))
-		if err := q.Push(t.Context(), j); err != nil {
-			t.Fatal(err)
+		key := push(t, q, fmt.Sprint("c", i))
+		if d := get(t, had, "a delivery"); d.Job.Call.Key() != key || d.Delivered != 1 {
+			t.Errorf("delivery %d of %s", d.Delivered, d.Job.Call.Key())
 		}
-		get(t, handled, "a delivery")
-		if has, err := q.Has(t.Context(), "", j.Call.Key()); has || err != nil {
+		if has, err := q.Has(t.Context(), "", key); has || err != nil {
 			t.Errorf("after the ack: Has = %v, %v", has, err)
 		}
 	}
@@ -101,22 +111,82 @@ func TestPushAndHandle(t *testing.T) {
 
 func TestASecondPushWaitsForTheFirst(t *testing.T) {
 	q := open(t, natsdtest.JetStream(t), queue.Options{})
-	j := job("c")
-	if err := q.Push(t.Context(), j); err != nil {
-		t.Fatal(err)
-	}
-	if err := q.Push(t.Context(), j); !errors.Is(err, queue.ErrWaiting) {
+	key := push(t, q, "c")
+	if err := q.Push(t.Context(), job("c")); !errors.Is(err, queue.ErrWaiting) {
 		t.Errorf("second push: %v", err)
 	}
-	if d, err := q.Depth(t.Context(), ""); err != nil || d.Waiting != 1 {
+	if d, err := q.Depth(t.Context(), ""); err != nil || d != (queue.Depth{Waiting: 1}) {
 		t.Errorf("Depth = %+v, %v", d, err)
 	}
 	for range 2 {
-		if err := q.Remove(t.Context(), "", j.Call.Key()); err != nil {
+		if err := q.Remove(t.Context(), "", key); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := q.Push(t.Context(), j); err != nil {
-		t.Errorf("push after the removal: %v", err)
+	push(t, q, "c")
+}
+
+func TestPushIsRefused(t *testing.T) {
+	q := open(t, natsdtest.JetStream(t), queue.Options{MaxBytes: 4096})
+	big := job("big")
+	big.Call.Arguments = string(make([]byte, 3<<20))
+	if err := q.Push(t.Context(), big); err == nil || errors.Is(err, queue.ErrFull) {
+		t.Errorf("over the server's limit: %v", err)
+	}
+	class := job("class")
+	class.Spec.Class = "a.b"
+	if err := q.Push(t.Context(), class); err == nil {
+		t.Error("a class that is no token was taken")
+	}
+	var err error
+	for i := 0; err == nil && i < 100; i++ {
+		err = q.Push(t.Context(), job(fmt.Sprint("c", i)))
+	}
+	if !errors.Is(err, queue.ErrFull) {
+		t.Errorf("a full queue: %v", err)
+	}
+}
+
+func TestClassesAreApart(t *testing.T) {
+	q := open(t, natsdtest.JetStream(t), queue.Options{})
+	had := make(chan *queue.Delivery, 10)
+	serve(t, &queue.Server{Queue: q, Class: "gpu", Handler: acks(t, had)})
+	push(t, q, "plain")
+	gpu := job("gpu")
+	gpu.Spec.Class = "gpu"
+	if err := q.Push(t.Context(), gpu); err != nil {
+		t.Fatal(err)
+	}
+	if d := get(t, had, "the job of class gpu"); d.Job.Call.ToolCallID != "gpu" {
+		t.Errorf("got %s", d.Job.Call.ToolCallID)
+	}
+	if d, err := q.Depth(t.Context(), queue.DefaultClass); err != nil || d.Waiting != 1 {
+		t.Errorf("Depth = %+v, %v", d, err)
+	}
+}
+
+// TestEveryJobIsHandledOnce has many slots of two servers race for jobs.
+func TestEveryJobIsHandledOnce(t *testing.T) {
+	const jobs = 300
+	q := open(t, natsdtest.JetStream(t), queue.Options{})
+	had := make(chan *queue.Delivery, 2*jobs)
+	stops := []func() error{
+		serve(t, &queue.Server{Queue: q, Slots: 8, Handler: acks(t, had)}),
+		serve(t, &queue.Server{Queue: q, Slots: 8, Handler: acks(t, had)}),
+	}
+	for i := range jobs {
+		push(t, q, fmt.Sprint("c", i))
+	}
+	seen := map[string]int{}
+	for range jobs {
+		seen[get(t, had, "a delivery").Job.Call.ToolCallID]++
+	}
+	for _, stop := range stops {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(seen) != jobs || len(had) != 0 {
+		t.Errorf("%d jobs, %d handled, %d more deliveries", jobs, len(seen), len(had))
 	}
 }

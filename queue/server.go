@@ -12,6 +12,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
+
+	"github.com/toolfleet/toolfleet/metrics"
 )
 
 // Handler works on one delivery. It ends every delivery by Ack or Retry; one
@@ -47,6 +49,8 @@ type Server struct {
 	Grace time.Duration
 	// Log takes what goes wrong; nil means nothing is said.
 	Log *slog.Logger
+	// Metrics may be nil.
+	Metrics *metrics.Metrics
 
 	busy    atomic.Int64
 	once    sync.Once
@@ -82,6 +86,9 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
+	}
+	if _, err := s.Queue.consumer(ctx, class); err != nil && ctx.Err() == nil {
+		s.Log.Warn("cannot pull from the queue yet", "class", class, "error", err)
 	}
 	// Handlers outlive ctx: their contexts keep its values only.
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -226,9 +233,15 @@ func (s *Server) handle(work context.Context, d *Delivery) {
 	s.call(ctx, d)
 	cancel()
 	beat.Wait()
-	if d.settled.Load() {
+	switch d.end.Load() {
+	case endAck:
+		s.Metrics.Delivery("ack")
+		return
+	case endRetry:
+		s.Metrics.Delivery("retry")
 		return
 	}
+	s.Metrics.Delivery("abandoned")
 	s.Log.Error("handler neither acknowledged nor gave back its delivery", "call", d.Job.Call.Key())
 	s.settle(work, d, func(ctx context.Context) error { return d.Retry(ctx, giveBackDelay) })
 }

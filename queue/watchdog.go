@@ -44,6 +44,7 @@ func (s *Server) watch(ctx context.Context, class string) {
 		if err := s.rebuild(ctx, class); err != nil && ctx.Err() == nil {
 			s.Log.Error("consumer not rebuilt", "class", class, "error", err)
 		}
+		s.Metrics.ConsumerRebuilt()
 		seen = dog{}
 	}
 }

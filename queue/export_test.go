@@ -1,0 +1,20 @@
+package queue
+
+import (
+	"context"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// ConsumerInfo lets a test see how many pulls wait.
+func ConsumerInfo(ctx context.Context, q *Queue, class string) (*jetstream.ConsumerInfo, error) {
+	class, err := classOf(class)
+	if err != nil {
+		return nil, err
+	}
+	c, err := q.ready.Consumer(ctx, consumerName(class))
+	if err != nil {
+		return nil, err
+	}
+	return c.CachedInfo(), nil
+}
