@@ -41,7 +41,7 @@ func BenchmarkCold(b *testing.B) {
 	var took []time.Duration
 	for n := 0; b.Loop(); n++ {
 		began := time.Now()
-		inst := startEcho(b, rt, fmt.Sprintf("cold-%d", n))
+		inst := startShell(b, rt, fmt.Sprintf("cold-%d", n))
 		if err := inst.Close(endCtx(b)); err != nil {
 			b.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func BenchmarkStart(b *testing.B) {
 	var took []time.Duration
 	for n := 0; b.Loop(); n++ {
 		began := time.Now()
-		inst := startEcho(b, rt, fmt.Sprintf("start-%d", n))
+		inst := startShell(b, rt, fmt.Sprintf("start-%d", n))
 		took = append(took, time.Since(began))
 		b.StopTimer()
 		if err := inst.Close(endCtx(b)); err != nil {
@@ -66,13 +66,13 @@ func BenchmarkStart(b *testing.B) {
 	report(b, took)
 }
 
-// startEcho starts a sandbox and has one byte come back.
-func startEcho(b *testing.B, rt *containerd.Runtime, id string) sandbox.Instance {
+// startShell starts a sandbox and has one byte come back.
+func startShell(b *testing.B, rt *containerd.Runtime, id string) sandbox.Instance {
 	inst, err := rt.Start(b.Context(), id, sandbox.Spec{Image: testImage})
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := inst.Write([]byte("x")); err != nil {
+	if _, err := inst.Write([]byte("echo\n")); err != nil {
 		b.Fatal(err)
 	}
 	if _, err := inst.Read(make([]byte, 1)); err != nil {

@@ -53,8 +53,10 @@ type Daemon struct {
 	stop chan struct{} // closed by Stop
 	done chan struct{} // closed by supervise
 
-	mu   sync.Mutex // guards proc
-	proc *process
+	mu     sync.Mutex // guards the two below
+	proc   *process
+	reaped <-chan struct{} // nil for a process that is not our child
+
 	once sync.Once
 	err  error // of Stop
 }
@@ -171,7 +173,7 @@ func (d *Daemon) adopt(ctx context.Context) (bool, error) {
 	}
 	if id.Config == d.digest && ping(ctx, d.paths.socket, 3*time.Second) == nil {
 		d.log.Info("containerd adopted", "pid", id.PID)
-		d.proc = p
+		d.replace(p, nil)
 		return true, nil
 	}
 	d.log.Info("containerd of a predecessor ended", "pid", id.PID, "same", id.Config == d.digest)
@@ -229,32 +231,56 @@ func (d *Daemon) spawn(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("containerd: start: %w", err)
 	}
-	// Reaps it, whenever that is; supervise sees the end by the handle.
-	go func() { _ = cmd.Wait() }()
-
-	id, err := identify(cmd.Process.Pid, d.digest)
+	reaped := make(chan struct{})
+	go func() {
+		defer close(reaped)
+		_ = cmd.Wait() // how it ended stands in its log
+	}()
+	p, err := d.note(cmd.Process.Pid)
 	if err == nil {
-		err = id.write(d.paths.record)
-	}
-	var p *process
-	if err == nil {
-		p, err = openProcess(id)
-	}
-	if err == nil && p == nil {
-		err = errors.New("it ended at once")
-	}
-	if err == nil {
-		err = d.awaitReady(ctx, p)
+		if err = d.awaitReady(ctx, p); err != nil {
+			p.close()
+		}
 	}
 	if err != nil {
 		_ = cmd.Process.Kill()
+		<-reaped
 		return fmt.Errorf("containerd: start (see %s): %w", d.paths.log, err)
 	}
-	d.mu.Lock()
-	d.proc = p
-	d.mu.Unlock()
-	d.log.Info("containerd started", "pid", id.PID)
+	d.replace(p, reaped)
+	d.log.Info("containerd started", "pid", p.pid)
 	return nil
+}
+
+func (d *Daemon) replace(p *process, reaped <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.proc != nil {
+		d.proc.close()
+	}
+	d.proc, d.reaped = p, reaped
+}
+
+func (d *Daemon) current() (*process, <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.proc, d.reaped
+}
+
+// note writes down who runs, for a successor, and opens a handle on it.
+func (d *Daemon) note(pid int) (*process, error) {
+	id, err := identify(pid, d.digest)
+	if err != nil {
+		return nil, err
+	}
+	if err := id.write(d.paths.record); err != nil {
+		return nil, err
+	}
+	p, err := openProcess(id)
+	if p == nil && err == nil {
+		err = errors.New("it ended at once")
+	}
+	return p, err
 }
 
 // awaitReady returns once containerd answers, or has ended, or is too slow.

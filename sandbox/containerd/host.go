@@ -128,13 +128,17 @@ func cgroupMode() string {
 	switch cgroups.Mode() {
 	case cgroups.Unified:
 		return "v2"
-	case cgroups.Hybrid:
-		return "hybrid"
-	case cgroups.Legacy:
-		return "v1"
-	default:
+	case cgroups.Unavailable:
 		return "none"
 	}
+	// A tmpfs at /sys/fs/cgroup looks like v1 even with nothing in it.
+	if !exists(filepath.Join(cgroupRoot, "memory")) || !exists(filepath.Join(cgroupRoot, "pids")) {
+		return "none"
+	}
+	if cgroups.Mode() == cgroups.Hybrid {
+		return "hybrid"
+	}
+	return "v1"
 }
 
 // swapLimit tells whether a cgroup can bound swap.

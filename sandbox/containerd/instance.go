@@ -94,30 +94,29 @@ func (i *instance) Close(ctx context.Context) error {
 	if i.closed {
 		return nil
 	}
-	err := i.remove(ctx)
+	// Without a record nothing was made, and what is there under our id is
+	// somebody else's.
+	var err error
+	if i.recorded {
+		err = i.remove(ctx)
+	}
 	i.closed = err == nil
+	// Whatever is left is now for the next sweep, which lets be what is held.
+	// The ids stay taken for as long as the cgroup is there.
+	if i.ids != nil {
+		i.ids.release()
+		i.ids = nil
+	}
+	if i.init != nil && i.closed {
+		i.init.close()
+		i.init = nil
+	}
 	return err
 }
 
 // remove undoes Start backwards. The record goes last: as long as anything is
-// left, so is the note that tells a sweep about it. Without a record nothing
-// was made, and what is there under our id is somebody else's.
+// left, so is the note that tells a sweep about it.
 func (i *instance) remove(ctx context.Context) error {
-	if i.recorded {
-		if err := i.removeRecorded(ctx); err != nil {
-			return err
-		}
-	}
-	if i.init != nil {
-		i.init.close()
-	}
-	if i.ids != nil {
-		i.ids.release()
-	}
-	return nil
-}
-
-func (i *instance) removeRecorded(ctx context.Context) error {
 	errs := []error{i.Kill(ctx)}
 	if i.stdio != nil {
 		i.stdio.close()

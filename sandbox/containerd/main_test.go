@@ -21,7 +21,7 @@ import (
 var (
 	binDir string
 	daemon *containerd.Daemon
-	echo   string
+	shell  string
 )
 
 const testImage = "local/test:1"
@@ -55,7 +55,7 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	if echo, err = build(ctx, dir, "./testdata/echo"); err != nil {
+	if shell, err = build(ctx, dir, "./testdata/shell"); err != nil {
 		return 1, err
 	}
 	daemon, err = containerd.StartDaemon(ctx, containerd.DaemonConfig{BinDir: binDir, StateDir: filepath.Join(dir, "state")})
@@ -81,11 +81,11 @@ func build(ctx context.Context, dir, pkg string) (string, error) {
 	return out, nil
 }
 
-// open returns a runtime of the given owner whose agent is echo, and imports
+// open returns a runtime of the given owner whose agent is a shell, and imports
 // the test image.
 func open(tb testing.TB, owner string) *containerd.Runtime {
 	tb.Helper()
-	rt := openWith(tb, owner, echo)
+	rt := openWith(tb, owner, shell)
 	importTestImage(tb, rt)
 	return rt
 }

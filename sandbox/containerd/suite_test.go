@@ -23,7 +23,7 @@ func TestSuite(t *testing.T) {
 			return rt
 		},
 		Probe:     "/probe",
-		Spec:      sandbox.Spec{Image: probeImage, Limits: sandbox.Limits{CPU: 1, Memory: 128 << 20, Disk: 32 << 20, Pids: 32}},
+		Spec:      sandbox.Spec{Image: probeImage, Limits: sandbox.Limits{CPU: 1, Memory: 128 << 20, Disk: 32 << 20, Pids: 64}},
 		Limits:    true,
 		Isolation: true,
 	})

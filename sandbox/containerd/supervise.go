@@ -16,22 +16,15 @@ import (
 // new containerd finds them.
 func (d *Daemon) supervise() {
 	defer close(d.done)
-	pause := 100 * time.Millisecond
+	const shortest, longest = 100 * time.Millisecond, 10 * time.Second
+	pause := shortest
 	for {
-		died := make(chan struct{})
-		go func() {
-			defer close(died)
-			d.watch()
-		}()
 		began := time.Now()
-		select {
-		case <-d.stop:
-			<-died
+		if stopped := d.watch(); stopped {
 			return
-		case <-died:
 		}
 		if time.Since(began) > time.Minute {
-			pause = 100 * time.Millisecond
+			pause = shortest
 		}
 		d.log.Error("containerd died, starting it again", "log", d.paths.log, "pause", pause)
 		select {
@@ -39,7 +32,7 @@ func (d *Daemon) supervise() {
 			return
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, 10*time.Second)
+		pause = min(2*pause, longest)
 		if err := d.respawn(); err != nil {
 			d.log.Error("containerd does not start", "error", err)
 		}
@@ -53,17 +46,18 @@ func (d *Daemon) respawn() error {
 }
 
 // watch returns when the process has ended or the daemon is stopped.
-func (d *Daemon) watch() {
-	d.mu.Lock()
-	p := d.proc
-	d.mu.Unlock()
-	for !p.wait(time.Second) {
-		d.trimLog()
+func (d *Daemon) watch() (stopped bool) {
+	p, _ := d.current()
+	for {
 		select {
 		case <-d.stop:
-			return
+			return true
 		default:
 		}
+		if p.wait(250 * time.Millisecond) {
+			return false
+		}
+		d.trimLog()
 	}
 }
 
@@ -90,15 +84,19 @@ func (d *Daemon) Stop(ctx context.Context) error {
 
 func (d *Daemon) shutdown(ctx context.Context) error {
 	close(d.stop)
+	d.mu.Lock() // so that supervise does not replace it just now
+	err := d.proc.signal(unix.SIGTERM)
+	d.mu.Unlock()
+	if err != nil {
+		d.log.Warn("containerd not told to stop", "error", err)
+	}
 	grace := stopTimeout
 	if t, ok := ctx.Deadline(); ok {
 		grace = min(grace, max(0, time.Until(t)))
 	}
 	<-d.done
-	err := d.proc.end(grace)
-	d.proc.close()
 	defer d.unlock()
-	if err != nil {
+	if err := d.endProcess(grace); err != nil {
 		return err
 	}
 	err = errors.Join(
@@ -115,6 +113,19 @@ func (d *Daemon) shutdown(ctx context.Context) error {
 		return err
 	}
 	return os.RemoveAll(d.paths.run)
+}
+
+// endProcess ends containerd and reaps it. Precondition: supervise has ended.
+func (d *Daemon) endProcess(grace time.Duration) error {
+	p, reaped := d.current()
+	defer p.close()
+	if err := p.end(grace); err != nil {
+		return err
+	}
+	if reaped != nil {
+		<-reaped
+	}
+	return nil
 }
 
 // markClean makes good for no_sync: everything is on the disk, and says so.
