@@ -33,7 +33,9 @@ func (d *Dispatcher) Cancel(ctx context.Context, ref results.Ref, reason string)
 	case st.Start != nil:
 		return false, nil
 	}
-	ended, err = d.endUnstarted(ctx, ref, st, call.Cancelled(reason))
+	r := call.Cancelled(reason)
+	r.Error.Attempt = st.Claims
+	ended, err = d.endUnstarted(ctx, ref, st, r)
 	return ended, classify(err)
 }
 

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -82,7 +83,7 @@ func Go(t testing.TB, f func(context.Context) error) {
 // Work starts a worker with four slots that runs tools by their names.
 func (f *Fleet) Work(t testing.TB, tools map[string]Tool) {
 	t.Helper()
-	s := &queue.Server{Queue: f.Queue, Handler: &worker{f, t, tools}, Slots: 4, Log: f.Logger}
+	s := &queue.Server{Queue: f.Queue, Handler: &worker{f, t, tools}, Slots: 4, Drain: time.Millisecond, Log: f.Logger}
 	Go(t, s.Run)
 }
 

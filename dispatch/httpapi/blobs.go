@@ -30,7 +30,7 @@ func (s *Server) registerBlobs(api huma.API) {
 }
 
 type blobInput struct {
-	callInput
+	ID        string `path:"id" doc:"Id of the call."`
 	N         string `path:"n" doc:"Number of the blob."`
 	Tenant    string `query:"tenant" doc:"Of a signed URL."`
 	Expires   string `query:"expires" doc:"Of a signed URL."`
@@ -40,7 +40,7 @@ type blobInput struct {
 // getBlob is GET /v1/calls/{id}/blobs/{n}. The guard has decided the tenant,
 // by token or by signature.
 func (s *Server) getBlob(ctx context.Context, in *blobInput) (*huma.StreamResponse, error) {
-	ref, err := in.ref(ctx)
+	ref, err := refOf(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -157,10 +157,10 @@ type callInput struct {
 	ID string `path:"id" doc:"Id of the call."`
 }
 
-// ref names the call that a request is about. A path that holds no id is
+// refOf names the call that a request is about. A path that holds no id is
 // about no call.
-func (in callInput) ref(ctx context.Context) (results.Ref, error) {
-	key, err := call.ParseKey(in.ID)
+func refOf(ctx context.Context, id string) (results.Ref, error) {
+	key, err := call.ParseKey(id)
 	if err != nil {
 		return results.Ref{}, problem(http.StatusNotFound, "There is no such call.")
 	}
@@ -174,7 +174,7 @@ type callOutput struct {
 
 // getCall is GET /v1/calls/{id}.
 func (s *Server) getCall(ctx context.Context, in *callInput) (*callOutput, error) {
-	ref, err := in.ref(ctx)
+	ref, err := refOf(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -186,13 +186,13 @@ func (s *Server) getCall(ctx context.Context, in *callInput) (*callOutput, error
 }
 
 type cancelInput struct {
-	callInput
+	ID     string `path:"id" doc:"Id of the call."`
 	Reason string `query:"reason" maxLength:"200" doc:"Stands in the result."`
 }
 
 // cancelCall is DELETE /v1/calls/{id}.
 func (s *Server) cancelCall(ctx context.Context, in *cancelInput) (*callOutput, error) {
-	ref, err := in.ref(ctx)
+	ref, err := refOf(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -36,13 +36,13 @@ func withEventStream(r *huma.Response) *huma.Response {
 }
 
 type followInput struct {
-	callInput
+	ID          string `path:"id" doc:"Id of the call."`
 	LastEventID string `header:"Last-Event-ID" doc:"id of the last event that was seen."`
 }
 
 // follow is GET /v1/calls/{id}/events.
 func (s *Server) follow(ctx context.Context, in *followInput) (*huma.StreamResponse, error) {
-	ref, err := in.ref(ctx)
+	ref, err := refOf(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func (s *Server) fail(ctx context.Context, err error) error {
 		status, detail = http.StatusConflict, "The same ids were used before for a call with another tool or other arguments. Use new ids, or ask for that call."
 	case errors.Is(err, dispatch.ErrNotFound):
 		status, detail = http.StatusNotFound, "There is no such call."
-	case errors.Is(err, errShutdown):
+	case errors.Is(context.Cause(ctx), errShutdown):
 		status, detail = http.StatusServiceUnavailable, "The server is shutting down. The call goes on: ask for it again."
 	case errors.Is(err, dispatch.ErrUnavailable):
 		status, detail = http.StatusServiceUnavailable, "The fleet cannot take or answer calls now. Try again a little later."

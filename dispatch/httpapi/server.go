@@ -58,6 +58,10 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 // URL is the server's own base URL, "http://host:port".
 func (s *Server) URL() string { return "http://" + s.Addr().String() }
 
+// Close stops listening. It is for a server that is not going to Run, which
+// does it by itself.
+func (s *Server) Close() error { return s.listener.Close() }
+
 // Bounds of a connection. There is no bound on the time of a whole request:
 // one that waits for its call takes as long as the call. Each single write has
 // one, and so has the reading of a body.
