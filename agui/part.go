@@ -73,12 +73,24 @@ type mediaPart struct {
 // MarshalJSON writes the members that the part's type has, and no others.
 func (p Part) MarshalJSON() ([]byte, error) {
 	if p.Type == PartText {
-		return json.Marshal(textPart{p.Type, p.ID, p.Text, p.Metadata})
+		return marshal(textPart{p.Type, p.ID, p.Text, p.Metadata})
 	}
 	if p.Source == nil {
 		return nil, errors.New("agui: media part without a source")
 	}
-	return json.Marshal(mediaPart{p.Type, p.ID, p.Source, p.Metadata})
+	return marshal(mediaPart{p.Type, p.ID, p.Source, p.Metadata})
+}
+
+// marshal is json.Marshal without the escapes for HTML, which make six bytes
+// of one. Whoever wants them gets them from the outer encoder.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // UnmarshalJSON reads any part shape; it does not judge the type. Use
@@ -175,9 +187,9 @@ func (c Content) Flatten() (text string, dropped []string) {
 // MarshalJSON writes a string or a list.
 func (c Content) MarshalJSON() ([]byte, error) {
 	if c.Parts != nil {
-		return json.Marshal(c.Parts)
+		return marshal(c.Parts)
 	}
-	return json.Marshal(c.Text)
+	return marshal(c.Text)
 }
 
 // UnmarshalJSON reads a string or a list.
