@@ -150,6 +150,11 @@ type Exit struct {
 	Cause  Cause
 	Code   int
 	Signal string
+	// Met is the limit that the tool ran into (CauseOutOfMemory,
+	// CausePidsLimit or CauseDiskLimit), or "". It is told beside a Cause of
+	// exited with code 0 too: a tool that met a limit may have succeeded all
+	// the same, or may say in its result that it failed.
+	Met Cause
 	// Detail is a sentence for people where Cause needs one.
 	Detail string
 	// Stdout holds at most OutputLimit bytes, the head.

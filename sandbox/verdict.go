@@ -6,6 +6,8 @@ import (
 	"io"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/toolfleet/toolfleet/sandbox/wire"
 )
 
 // exit puts together what is known of a run that has ended.
@@ -59,22 +61,31 @@ func verdict(first ending, usage Usage) Exit {
 	if x.Signal != 0 {
 		e.Cause, e.Signal = CauseSignaled, signalName(x.Signal)
 	}
-	failed := x.Code != 0 || x.Signal != 0
-	switch {
+	e.Met = met(x, usage)
+	switch failed := x.Code != 0 || x.Signal != 0; {
 	case x.NotStarted != "" || x.Failed != "":
 		e.Cause, e.Detail = CauseNotStarted, x.NotStarted+x.Failed
-	// Memory and disk share one cgroup: the pages of a full tmpfs may be what
-	// ran it out of memory, so the disk is asked first.
-	case failed && x.DiskFull:
-		e.Cause = CauseDiskLimit
-	case failed && usage.OOMKills > 0:
-		e.Cause = CauseOutOfMemory
-	case failed && usage.PidsRefused > 0:
-		e.Cause = CausePidsLimit
+	case failed && e.Met != "":
+		e.Cause = e.Met
 	case x.LongMessage:
 		e.Cause, e.Detail = CauseProtocol, "it wrote a line to fd 3 that is too long"
 	}
 	return e
+}
+
+// met tells which limit the tool ran into. Memory and disk share one cgroup:
+// the pages of a full tmpfs may be what ran it out of memory, so the disk is
+// asked first.
+func met(x *wire.Exit, usage Usage) Cause {
+	switch {
+	case x.DiskFull:
+		return CauseDiskLimit
+	case usage.OOMKills > 0:
+		return CauseOutOfMemory
+	case usage.PidsRefused > 0:
+		return CausePidsLimit
+	}
+	return ""
 }
 
 // lostDetail says how an agent was lost after its tool had started. A tool

@@ -29,10 +29,17 @@ func outcome(spec *catalog.Spec, exit sandbox.Exit, cause error, timeout time.Du
 func answer(spec *catalog.Spec, exit sandbox.Exit, cause error, timeout time.Duration) call.Result {
 	switch exit.Cause {
 	case sandbox.CauseExited:
-		if exit.Code == 0 {
-			return success(spec, exit)
+		if exit.Code != 0 {
+			return exitCode(exit)
 		}
-		return exitCode(exit)
+		r := success(spec, exit)
+		// A tool that says it failed, with its limit met, failed of the limit.
+		if kind, sentence := limit(spec, exit.Met); r.IsError && r.Kind() == call.KindToolError && kind != "" {
+			extra := r.Extra
+			r = call.Failure(kind, sentence, r.Content...)
+			r.Extra = extra
+		}
+		return r
 	case sandbox.CauseSignaled:
 		r := call.Failure(call.KindCrashed, fmt.Sprintf("The tool was killed by signal %s.%s", exit.Signal, said(exit)), partial(exit)...)
 		r.Error.Signal = exit.Signal
@@ -42,20 +49,32 @@ func answer(spec *catalog.Spec, exit sandbox.Exit, cause error, timeout time.Dur
 			return call.Failure(call.KindTimeout, fmt.Sprintf("The tool did not end within %s and was stopped.%s", timeout, said(exit)), partial(exit)...)
 		}
 		return call.Cancelled("", partial(exit)...)
-	case sandbox.CauseOutOfMemory:
-		return call.Failure(call.KindOutOfMemory, fmt.Sprintf("The tool needed more memory than its limit of %s and was killed.", size(int64(spec.Limits.Memory))), partial(exit)...)
-	case sandbox.CausePidsLimit:
-		return call.Failure(call.KindPidsLimit, fmt.Sprintf("The tool needed more processes than its limit of %d.", spec.Limits.Pids), partial(exit)...)
-	case sandbox.CauseDiskLimit:
-		return call.Failure(call.KindDiskLimit, fmt.Sprintf("The tool filled its disk of %s.%s", size(int64(spec.Limits.Disk)), said(exit)), partial(exit)...)
-	case sandbox.CauseOutputLimit:
-		return call.Failure(call.KindOutputLimit, fmt.Sprintf("The tool wrote more than its output limit of %s and was stopped; the head is kept.", size(int64(spec.Limits.Output))), partial(exit)...)
 	case sandbox.CauseNotStarted:
 		return call.Failure(call.KindToolError, "The tool could not be started: "+exit.Detail+".")
 	case sandbox.CauseProtocol:
 		return call.Failure(call.KindCrashed, "The tool broke the protocol: "+exit.Detail+"."+said(exit), partial(exit)...)
 	}
+	if kind, sentence := limit(spec, exit.Cause); kind != "" {
+		return call.Failure(kind, sentence+said(exit), partial(exit)...)
+	}
 	return call.Failure(call.KindInternal, "The tool ended in a way the fleet does not know.", partial(exit)...)
+}
+
+// limit says which limit of the spec a tool ran into, and how that is said. The
+// kind is "" when cause is not a limit.
+func limit(spec *catalog.Spec, cause sandbox.Cause) (call.Kind, string) {
+	l := spec.Limits
+	switch cause {
+	case sandbox.CauseOutOfMemory:
+		return call.KindOutOfMemory, fmt.Sprintf("The tool needed more memory than its limit of %s.", size(int64(l.Memory)))
+	case sandbox.CausePidsLimit:
+		return call.KindPidsLimit, fmt.Sprintf("The tool needed more processes than its limit of %d.", l.Pids)
+	case sandbox.CauseDiskLimit:
+		return call.KindDiskLimit, fmt.Sprintf("The tool filled its disk of %s.", size(int64(l.Disk)))
+	case sandbox.CauseOutputLimit:
+		return call.KindOutputLimit, fmt.Sprintf("The tool wrote more than its output limit of %s and was stopped; the head is kept.", size(int64(l.Output)))
+	}
+	return "", ""
 }
 
 // success is the answer of a tool that exited with 0: its result message when
