@@ -10,7 +10,6 @@ import (
 	"os"
 
 	"github.com/alecthomas/kong"
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/toolfleet/toolfleet/catalog"
@@ -52,7 +51,7 @@ func run(ctx context.Context, cfg config) error {
 	if err != nil {
 		return err
 	}
-	reg := prometheus.NewRegistry()
+	reg := part.Registry()
 	d, err := part.StartDispatcher(cfg.DispatcherConfig, bus, tools, metrics.New(reg), part.Observed{Metrics: metrics.Handler(reg)}, logger)
 	if err != nil {
 		return err

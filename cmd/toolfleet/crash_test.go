@@ -30,7 +30,7 @@ func TestKill9(t *testing.T) {
 
 	f = startFleet(t, dir, "--log-level", "debug")
 	began := time.Now()
-	if got := f.await(once); got.Result.Kind() != call.KindInterrupted || got.Status != call.StatusInterrupted {
+	if got := f.await(once); got.kind() != call.KindInterrupted || got.Status != call.StatusInterrupted {
 		t.Errorf("the call that may not be repeated ended as %q: %s", got.Status, got.text())
 	}
 	if got := f.await(again); got.Result.IsError || got.text() != "survived\n" || got.Result.Execution.Attempt != 2 {
@@ -57,7 +57,7 @@ func TestKilledContainerdIsReplaced(t *testing.T) {
 		}
 	}
 	f = startFleet(t, dir)
-	if got := f.await(id); got.Result.Kind() != call.KindInterrupted {
+	if got := f.await(id); got.kind() != call.KindInterrupted {
 		t.Errorf("ended as %q: %s", got.Status, got.text())
 	}
 	if got := f.call("word-count", object{"text": "still here"}); got.Result.IsError {

@@ -21,7 +21,7 @@ func TestEveryEnd(t *testing.T) {
 		tool string
 		args any
 		kind call.Kind
-		// says are pieces of the result's text, in order.
+		// says are pieces of the result's text, in their order.
 		says []string
 	}{
 		{"success", "word-count", object{"text": "one two three"}, "", []string{"3"}},
@@ -29,7 +29,7 @@ func TestEveryEnd(t *testing.T) {
 		{"unknown tool", "word-cuont", object{}, call.KindUnknownTool, []string{"word-cuont", "word-count"}},
 		{"not JSON", "word-count", `{"text": `, call.KindInvalidArguments, []string{"JSON"}},
 		{"duplicate key", "word-count", `{"text":"a","text":"b"}`, call.KindInvalidArguments, []string{"text"}},
-		{"breaks the schema, all problems told", "word-count", object{"text": 7, "zzz": 1}, call.KindInvalidArguments, []string{"text", "zzz"}},
+		{"breaks the schema, all problems told", "word-count", object{"text": 7, "zzz": 1}, call.KindInvalidArguments, []string{"zzz", "/text"}},
 		{"arguments over 1 MiB", "word-count", long, call.KindInvalidArguments, []string{"1048576"}},
 		{"consent", "consent", object{}, call.KindDeclined, []string{"consent"}},
 		{"error", "flaky", object{"mode": "error"}, call.KindToolError, nil},
@@ -52,8 +52,8 @@ func TestEveryEnd(t *testing.T) {
 			f := *f
 			f.t = t
 			a := f.call(tt.tool, tt.args)
-			if got, want := a.Result.Kind(), tt.kind; got != want {
-				t.Errorf("kind is %q, want %q: %s", got, want, a.text())
+			if got, want := a.kind(), tt.kind; got != want {
+				t.Errorf("kind is %q, want %q: %.500s", got, want, a.text())
 			}
 			if got, want := a.Status, call.EndOf(tt.kind).Status; got != want {
 				t.Errorf("status is %q, want %q", got, want)
@@ -62,7 +62,7 @@ func TestEveryEnd(t *testing.T) {
 			for _, s := range tt.says {
 				_, after, ok := strings.Cut(rest, s)
 				if !ok {
-					t.Fatalf("the result does not say %q in its place: %.2000s", s, a.text())
+					t.Fatalf("the result does not say %q in its place: %.500s", s, a.text())
 				}
 				rest = after
 			}
@@ -85,7 +85,7 @@ func TestEveryEnd(t *testing.T) {
 		if code, raw := f.do(http.MethodDelete, "/v1/calls/"+id, nil); code/100 != 2 {
 			t.Fatalf("HTTP %d: %s", code, raw)
 		}
-		if a := f.await(id); a.Result.Kind() != call.KindCancelled || a.Status != call.StatusCancelled {
+		if a := f.await(id); a.kind() != call.KindCancelled || a.Status != call.StatusCancelled {
 			t.Errorf("ended as %+v", a)
 		}
 	})
@@ -96,7 +96,7 @@ func TestEveryEnd(t *testing.T) {
 		if code, raw := f.do(http.MethodDelete, "/v1/calls/"+id, nil); code/100 != 2 {
 			t.Fatalf("HTTP %d: %s", code, raw)
 		}
-		if a := f.await(id); a.Result.Kind() != call.KindCancelled {
+		if a := f.await(id); a.kind() != call.KindCancelled {
 			t.Errorf("ended as %+v", a)
 		}
 	})

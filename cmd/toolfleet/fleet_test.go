@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/toolfleet/toolfleet/agui"
 	"github.com/toolfleet/toolfleet/call"
 )
 
@@ -145,13 +146,24 @@ type answer struct {
 	ID         string      `json:"id"`
 	ToolCallID string      `json:"toolCallId"`
 	Status     call.Status `json:"status"`
-	Result     call.Result `json:"result"`
+	Result     struct {
+		Content   []agui.Part     `json:"content"`
+		IsError   bool            `json:"isError"`
+		Extra     []agui.Part     `json:"extra"`
+		Error     *call.Error     `json:"error"`
+		Execution *call.Execution `json:"execution"`
+	} `json:"result"`
+}
+
+// kind is how the call failed, or "".
+func (a answer) kind() call.Kind {
+	return call.Result{IsError: a.Result.IsError, Error: a.Result.Error}.Kind()
 }
 
 // text joins the result's text parts.
 func (a answer) text() string {
 	var b strings.Builder
-	for _, p := range a.Result.Contents() {
+	for _, p := range append(a.Result.Content, a.Result.Extra...) {
 		b.WriteString(p.Text)
 	}
 	return b.String()

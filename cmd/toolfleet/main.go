@@ -37,6 +37,7 @@ type commands struct {
 	Tools  ToolsCmd  `cmd:"" help:"Look at tools: list, show, check."`
 	Image  ImageCmd  `cmd:"" help:"Make tool images."`
 	Doctor DoctorCmd `cmd:"" help:"Say what this machine can do and what is missing."`
+	Bench  BenchCmd  `cmd:"" help:"Measure a fleet beside bare containers."`
 
 	Version kong.VersionFlag `help:"Print the version."`
 }

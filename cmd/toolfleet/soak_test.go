@@ -60,7 +60,7 @@ func (f *fleet) settled(dir string) holding {
 	defer tick.Stop()
 	for range 600 {
 		<-tick.C
-		if f.metric(`toolfleet_sandboxes\{[^}]*state="(busy|closing|starting)"[^}]*\}`) == 0 {
+		if f.metric(`toolfleet_sandboxes\{[^}]*state="(running|closing|starting)"[^}]*\}`) == 0 {
 			return holding{
 				trace:      traces(f.t, dir),
 				goroutines: int(f.metric(`go_goroutines`)),

@@ -9,7 +9,6 @@ import (
 	"strconv"
 
 	"github.com/alecthomas/kong"
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/toolfleet/toolfleet/catalog"
@@ -67,7 +66,7 @@ func (c *UpCmd) Run(ctx context.Context) error {
 		return err
 	}
 
-	reg := prometheus.NewRegistry()
+	reg := part.Registry()
 	m := metrics.New(reg)
 	var worker *part.Worker
 	ctx, stop := part.Signals(ctx, func() {

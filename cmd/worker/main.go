@@ -10,7 +10,6 @@ import (
 	"os"
 
 	"github.com/alecthomas/kong"
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/toolfleet/toolfleet/catalog"
@@ -53,7 +52,7 @@ func run(ctx context.Context, cfg config) error {
 	if err != nil {
 		return err
 	}
-	reg := prometheus.NewRegistry()
+	reg := part.Registry()
 	w, err := part.StartWorker(ctx, cfg.WorkerConfig, bus, tools, metrics.New(reg), logger)
 	if err != nil {
 		return err

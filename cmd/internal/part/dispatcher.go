@@ -50,7 +50,7 @@ func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools []catalog.Spec, m *me
 	}
 	return &Dispatcher{
 		http:   srv,
-		keeper: &keeper.Keeper{Log: bus.Log, Queue: bus.Queue, Registry: bus.Registry, Logger: logger},
+		keeper: &keeper.Keeper{Log: bus.Log, Queue: bus.Queue, Registry: bus.Registry, Metrics: m, Logger: logger},
 	}, nil
 }
 

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"sigs.k8s.io/yaml"
 )
 
@@ -98,6 +100,13 @@ func Serve(ctx context.Context, address string, h http.Handler, logger *slog.Log
 		return err
 	}
 	return <-stopped
+}
+
+// Registry makes a registry that also shows the process and the Go runtime.
+func Registry() *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return reg
 }
 
 // Healthy answers 200 while ready returns nil, else 503 with the reason. A nil

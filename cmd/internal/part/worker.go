@@ -112,7 +112,7 @@ func (w *Worker) startRuntime(ctx context.Context) error {
 		SubIDBase: w.cfg.SubIDBase, Logger: w.logger,
 	}
 	if cfg.Address == "" {
-		bin, err := programs.containerd()
+		bin, err := programs.Containerd()
 		if err != nil {
 			return err
 		}
@@ -267,7 +267,7 @@ func (w *Worker) Ready() error {
 func (w *Worker) Observe(ctx context.Context) {
 	w.metrics.SetSlots(w.cfg.Slots, w.server.Busy())
 	s := w.pool.Stats()
-	w.metrics.SetSandboxes(w.runtime.Name(), metrics.Sandboxes{Starting: s.Starting, Warm: s.Warm, Busy: s.InUse, Closing: s.Closing})
+	w.metrics.SetSandboxes(w.runtime.Name(), metrics.Sandboxes{Starting: s.Starting, Warm: s.Warm, Running: s.InUse, Closing: s.Closing})
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if d, err := w.bus.Queue.Depth(ctx, w.cfg.Class); err == nil {

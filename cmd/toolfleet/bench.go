@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/toolfleet/toolfleet/cmd/internal/bench"
+	"github.com/toolfleet/toolfleet/cmd/internal/part"
+)
+
+// BenchCmd measures a fleet beside bare containers.
+type BenchCmd struct {
+	Image    string `help:"OCI archive of the word-count example." default:"bin/images/word-count.tar"`
+	Programs string `help:"Directory with agent, containerd, its shim and runc; default: beside this program." env:"TOOLFLEET_PROGRAMS"`
+	Dir      string `help:"Directory on a disk to work in." default:"/var/tmp"`
+	Rounds   int    `help:"How often each figure is taken." default:"5"`
+	Calls    int    `help:"Calls or containers of one figure in one round." default:"20"`
+}
+
+// Run measures and prints name-value lines.
+func (c *BenchCmd) Run(ctx context.Context, term *terminal) error {
+	if c.Rounds < 1 || c.Calls < 1 {
+		return usagef("rounds and calls must be at least 1")
+	}
+	programs, err := part.FindPrograms(c.Programs)
+	if err != nil {
+		return err
+	}
+	bin, err := programs.Containerd()
+	if err != nil {
+		return err
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(c.Dir, "toolfleet-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	ctx, stop := part.Signals(ctx, func() { os.Exit(exitFailed) })
+	defer stop()
+	return bench.Run(ctx, bench.Config{
+		Program: exe, Programs: programs.Dir(), BinDir: bin, Image: c.Image, Dir: dir,
+		Rounds: c.Rounds, Calls: c.Calls, Out: term.out, Err: term.err,
+	})
+}
