@@ -183,6 +183,9 @@ func usable(parts []agui.Part) (kept []agui.Part, dropped []string) {
 			dropped = append(dropped, fmt.Sprintf("part %d: %v", i, err))
 			continue
 		}
+		if p.Source != nil {
+			p.Text = "" // a media part has none
+		}
 		kept = append(kept, p)
 	}
 	return kept, dropped

@@ -104,6 +104,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"type":"result","content":[{"type":"image","source":{"type":"data","value":"AAAA","mimeType":"image/png"}}],"is_error":true,"extra":[{"type":"text","text":"b","metadata":{"a":1}}]}`))
 	f.Add([]byte(`{"type":"update","content":"x","current":1,"total":2,"message":"m"}`))
 	f.Add([]byte(`[{"type":"text","text":"a"}]`))
+	f.Add([]byte(`{"type":"result","content":[{"type":"image","source":{"type":"data","value":"0000","mimeType":"0"},"text":"0"}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		sound := func(parts []agui.Part) {
 			for _, p := range parts {
