@@ -19,6 +19,7 @@ const readBuffer = MaxChunk + HeaderSize
 // Reader reads frames. It is for one goroutine.
 type Reader struct {
 	r       *bufio.Reader
+	header  [HeaderSize]byte
 	payload []byte
 	err     error
 }
@@ -47,12 +48,11 @@ func (r *Reader) Next() (Frame, error) {
 }
 
 func (r *Reader) next() (Frame, error) {
-	var header [HeaderSize]byte
-	if _, err := io.ReadFull(r.r, header[:]); err != nil {
+	if _, err := io.ReadFull(r.r, r.header[:]); err != nil {
 		return Frame{}, err
 	}
-	size := binary.BigEndian.Uint32(header[:4])
-	f := Frame{Kind: Kind(header[4]), Stream: binary.BigEndian.Uint32(header[5:])}
+	size := binary.BigEndian.Uint32(r.header[:4])
+	f := Frame{Kind: Kind(r.header[4]), Stream: binary.BigEndian.Uint32(r.header[5:])}
 	if !f.Kind.known() {
 		return Frame{}, fmt.Errorf("%w: %v is unknown", ErrFrame, f.Kind)
 	}
