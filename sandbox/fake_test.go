@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -74,6 +75,13 @@ func (r *fakeRuntime) count() (live, started int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.live), r.started
+}
+
+// all returns the live instances.
+func (r *fakeRuntime) all() map[*fakeInstance]sandbox.Spec {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.live)
 }
 
 type fakeInstance struct {
