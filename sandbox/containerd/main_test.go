@@ -47,6 +47,12 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
+	switch {
+	case os.Getenv(victimEnv) != "":
+		return 1, victim(os.Getenv(victimEnv))
+	case os.Getenv(fleetEnv) != "":
+		return 1, fleet(os.Getenv(fleetEnv))
+	}
 	if _, err := os.Stat(filepath.Join(binDir, "containerd")); err != nil {
 		return 1, fmt.Errorf("these tests need containerd; run make setup: %w", err)
 	}

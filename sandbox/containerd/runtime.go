@@ -134,12 +134,8 @@ func (r *Runtime) AgentDigest() string { return r.agentDigest }
 // Ready asks containerd whether it serves. The error wraps
 // [sandbox.ErrUnavailable].
 func (r *Runtime) Ready(ctx context.Context) error {
-	serving, err := r.client.IsServing(ctx)
-	if err != nil {
+	if err := serving(ctx, r.client); err != nil {
 		return fmt.Errorf("containerd: %w: %w", sandbox.ErrUnavailable, err)
-	}
-	if !serving {
-		return fmt.Errorf("containerd: %w: it does not serve", sandbox.ErrUnavailable)
 	}
 	return nil
 }

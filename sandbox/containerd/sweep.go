@@ -107,7 +107,7 @@ func (r *Runtime) removeLeftovers(ctx context.Context, recorded map[string]bool,
 		if s.namespace != r.cfg.Namespace || recorded[s.id] {
 			continue
 		}
-		errs = append(errs, r.sandboxGroup(s.id).kill(ctx), s.kill(r.cfg.Address))
+		errs = append(errs, r.removeShim(ctx, s))
 		report.Shims++
 	}
 	for _, id := range groups {
@@ -126,6 +126,22 @@ func (r *Runtime) removeLeftovers(ctx context.Context, recorded map[string]bool,
 		report.Dirs++
 	}
 	return errors.Join(errs...)
+}
+
+// removeShim removes a shim without a record. containerd may know its task but
+// does nothing to a task without a record; so it gets one again, and is removed
+// as any other. A shim that containerd does not know, since one of them died
+// before they met, is killed.
+func (r *Runtime) removeShim(ctx context.Context, s shim) error {
+	record := containers.Container{
+		ID: s.id, Runtime: containers.RuntimeInfo{Name: shimRuntime},
+		Labels: map[string]string{labelOwner: r.cfg.Owner},
+	}
+	_, err := r.client.ContainerService().Create(ctx, record)
+	if err != nil && !errdefs.IsAlreadyExists(err) {
+		return wrap("create record for shim", err)
+	}
+	return errors.Join(r.remove(ctx, s.id), s.kill(r.cfg.Address))
 }
 
 // Remove ends and removes the sandbox id, whatever state it is in and whoever

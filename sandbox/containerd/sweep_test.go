@@ -1,0 +1,278 @@
+package containerd_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/core/leases"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+
+	"github.com/toolfleet/toolfleet/sandbox"
+	"github.com/toolfleet/toolfleet/sandbox/containerd"
+)
+
+// victimEnv makes the test binary a worker that starts sandboxes, says so and
+// waits to be killed.
+const victimEnv = "TOOLFLEET_TEST_VICTIM"
+
+// victim is the other process's main. Its configuration comes as
+// "address owner agent expiry id...".
+func victim(config string) error {
+	ctx := context.Background()
+	f := strings.Fields(config)
+	expiry, err := time.ParseDuration(f[3])
+	if err != nil {
+		return err
+	}
+	rt, err := containerd.New(containerd.Config{Address: f[0], Owner: f[1], AgentPath: f[2], BinDir: binDir, Expiry: expiry})
+	if err != nil {
+		return err
+	}
+	for _, id := range f[4:] {
+		inst, err := rt.Start(ctx, id, sandbox.Spec{Image: testImage})
+		if err != nil {
+			return err
+		}
+		// Output that nobody reads blocks the tool and its shim.
+		if _, err := inst.Write([]byte("yes\n")); err != nil {
+			return err
+		}
+	}
+	fmt.Println("ready")
+	select {}
+}
+
+// startVictim runs a worker in a process of its own. kill ends it with SIGKILL.
+func startVictim(t *testing.T, owner string, expiry time.Duration, ids ...string) (kill func()) {
+	t.Helper()
+	config := append([]string{daemon.Address(), owner, shell, expiry.String()}, ids...)
+	return runUntilReady(t, victimEnv+"="+strings.Join(config, " "))
+}
+
+// runUntilReady runs this test binary with env until it says "ready".
+func runUntilReady(t *testing.T, env string) (kill func()) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), env)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	t.Cleanup(kill)
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("the other process said %q, %v", line, err)
+	}
+	return kill
+}
+
+// sweep fails the test on an error. Its deadline is well below the 10 seconds
+// that a shim waits for a reader.
+func sweep(t *testing.T, rt *containerd.Runtime) containerd.SweepReport {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	report, err := rt.Sweep(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// TestSweepAfterKill: a worker was killed while its tools were blocked on
+// output that nobody reads; its restart removes everything.
+func TestSweepAfterKill(t *testing.T) {
+	rt := open(t, "w1")
+	kill := startVictim(t, "w1", time.Hour, "dead-1", "dead-2", "dead-3")
+	if got := sweep(t, rt); got != (containerd.SweepReport{}) {
+		t.Errorf("swept the sandboxes of a living worker: %+v", got)
+	}
+	kill()
+	if got := sweep(t, rt); got.Sandboxes != 3 {
+		t.Errorf("swept %+v, want 3 sandboxes", got)
+	}
+	noLeftovers(t, rt)
+}
+
+// TestSweepOfOthers: what belongs to another worker is removed when it has
+// expired and its worker is dead, and not before.
+func TestSweepOfOthers(t *testing.T) {
+	rt := open(t, "w1")
+	killYoung := startVictim(t, "w2", time.Hour, "young")
+	killOld := startVictim(t, "w3", time.Nanosecond, "old")
+	if got := sweep(t, rt); got.Sandboxes != 0 {
+		t.Errorf("swept living %+v", got)
+	}
+	killYoung()
+	killOld()
+	if got := sweep(t, rt); got.Sandboxes != 1 {
+		t.Errorf("swept %+v, want the expired one", got)
+	}
+	records, err := rt.List(t.Context())
+	if err != nil || len(records) != 1 || records[0].ID != "young" {
+		t.Errorf("left %+v, %v", records, err)
+	}
+	if err := rt.Remove(t.Context(), "young"); err != nil {
+		t.Error(err)
+	}
+	noLeftovers(t, rt)
+}
+
+// TestSweepWithoutRecord: the container's record is lost, or was never there.
+func TestSweepWithoutRecord(t *testing.T) {
+	rt := open(t, "w1")
+	kill := startVictim(t, "w1", time.Hour, "lost")
+	kill()
+	ctx, raw := rawClient(t, "toolfleet")
+	if err := raw.ContainerService().Delete(ctx, "lost"); err != nil {
+		t.Fatal(err)
+	}
+	got := sweep(t, rt)
+	if got.Shims != 1 || got.Dirs != 1 {
+		t.Errorf("swept %+v, want a shim and a directory", got)
+	}
+	noLeftovers(t, rt)
+}
+
+// TestSweepLeavesForeignThings: containers that are not sandboxes, other
+// namespaces, and cgroups beside ours.
+func TestSweepLeavesForeignThings(t *testing.T) {
+	rt := open(t, "w1")
+	inst := start(t, rt, "mine", sandbox.Limits{})
+	ours, raw := rawClient(t, "toolfleet")
+	theirs := namespaces.WithNamespace(ours, "somebody")
+	for _, ctx := range []context.Context{ours, theirs} {
+		foreign := containers.Container{ID: "foreign", Runtime: containers.RuntimeInfo{Name: "io.containerd.runc.v2"}}
+		if _, err := raw.ContainerService().Create(ctx, foreign); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = raw.ContainerService().Delete(context.WithoutCancel(ctx), "foreign") })
+	}
+	group := foreignGroup(t)
+
+	sweep(t, rt)
+
+	for _, ctx := range []context.Context{ours, theirs} {
+		if _, err := raw.ContainerService().Get(ctx, "foreign"); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(group); err != nil {
+		t.Error(err)
+	}
+	if got := ask(t, inst, "echo alive"); got != "alive" {
+		t.Errorf("own sandbox said %q", got)
+	}
+	if err := rt.Remove(ours, "foreign"); !errors.Is(err, sandbox.ErrNotFound) {
+		t.Errorf("remove of a foreign container: %v", err)
+	}
+}
+
+// foreignGroup makes a cgroup beside ours, as another fleet would have.
+func foreignGroup(t *testing.T) string {
+	t.Helper()
+	base := "/sys/fs/cgroup"
+	if _, err := os.Stat(base + "/memory"); err == nil {
+		base += "/memory"
+	}
+	parent := filepath.Join(base, "toolfleet", "another")
+	if err := os.MkdirAll(filepath.Join(parent, "x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, dir := range []string{filepath.Join(parent, "x"), parent} {
+			if err := os.Remove(dir); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return filepath.Join(parent, "x")
+}
+
+func rawClient(t *testing.T, namespace string) (context.Context, *client.Client) {
+	t.Helper()
+	c, err := client.New(daemon.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return namespaces.WithNamespace(t.Context(), namespace), c
+}
+
+// TestRemoveOfRunning: Remove ends a sandbox whose worker still holds it, and
+// that worker's own Close finds nothing to complain about.
+func TestRemoveOfRunning(t *testing.T) {
+	rt := open(t, "w1")
+	inst := start(t, rt, "removed", sandbox.Limits{})
+	if err := rt.Remove(t.Context(), "removed"); err != nil {
+		t.Fatal(err)
+	}
+	noLeftovers(t, rt)
+	closeInstance(t, inst)
+}
+
+// TestDiesBeforeKill (P4): a sandbox that is dead when it is killed is removed
+// all the same.
+func TestDiesBeforeKill(t *testing.T) {
+	rt := open(t, "w1")
+	inst := start(t, rt, "early", sandbox.Limits{})
+	if _, err := inst.Write([]byte("exit 3\n")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := inst.Read(make([]byte, 1)); err == nil {
+		t.Error("the dead shell said something")
+	}
+	if err := inst.Kill(endCtx(t)); err != nil {
+		t.Error(err)
+	}
+	closeInstance(t, inst)
+	noLeftovers(t, rt)
+}
+
+// TestCollectorWhileStarting (P6): garbage collections in between take nothing
+// away that a start needs.
+func TestCollectorWhileStarting(t *testing.T) {
+	rt := open(t, "w1")
+	ctx, raw := rawClient(t, "toolfleet")
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			// A synchronous delete of a lease collects.
+			lease, err := raw.LeasesService().Create(ctx, leases.WithRandomID())
+			if err == nil {
+				_ = raw.LeasesService().Delete(ctx, lease, leases.SynchronousDelete)
+			}
+		}
+	}()
+	for n := range 20 {
+		inst, err := rt.Start(t.Context(), fmt.Sprintf("gc-%d", n), sandbox.Spec{Image: testImage})
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		closeInstance(t, inst)
+	}
+	cancel()
+	<-done
+	noLeftovers(t, rt)
+}
