@@ -9,8 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/toolfleet/toolfleet/sandbox/wire"
 	"golang.org/x/sys/unix"
+
+	"github.com/toolfleet/toolfleet/sandbox/wire"
 )
 
 // Config says where an agent finds its things. Every field is required.
@@ -131,8 +132,7 @@ func (a *agent) start(f wire.Frame) error {
 
 // notStarted tells the author's mistake from the operator's.
 func notStarted(err error) wire.Exit {
-	var e *execError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*execError](err); ok {
 		return wire.Exit{NotStarted: e.Error()}
 	}
 	return wire.Exit{Failed: err.Error()}

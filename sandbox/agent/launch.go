@@ -6,8 +6,9 @@ import (
 	"runtime"
 	"syscall"
 
-	"github.com/toolfleet/toolfleet/sandbox/wire"
 	"golang.org/x/sys/unix"
+
+	"github.com/toolfleet/toolfleet/sandbox/wire"
 )
 
 // program is what launch starts: a start frame with every default filled in.

@@ -10,8 +10,9 @@ import (
 	"syscall"
 	"unsafe"
 
-	"github.com/toolfleet/toolfleet/sandbox/wire"
 	"golang.org/x/sys/unix"
+
+	"github.com/toolfleet/toolfleet/sandbox/wire"
 )
 
 // lockedSecurebits make user 0 an ordinary user for ever: an exec as user 0

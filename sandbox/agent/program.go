@@ -10,8 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/toolfleet/toolfleet/sandbox/wire"
 	"golang.org/x/sys/unix"
+
+	"github.com/toolfleet/toolfleet/sandbox/wire"
 )
 
 // defaultPath is the PATH of a tool whose image names none.

@@ -7,8 +7,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/toolfleet/toolfleet/sandbox/wire"
 	"golang.org/x/sys/unix"
+
+	"github.com/toolfleet/toolfleet/sandbox/wire"
 )
 
 // pump carries one of the tool's pipes. It holds one chunk; while that chunk is

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/toolfleet/toolfleet/sandbox/wire"
 	"golang.org/x/sys/unix"
+
+	"github.com/toolfleet/toolfleet/sandbox/wire"
 )
 
 // tool is the one tool of this sandbox, from its start to its exit frame.

@@ -12,9 +12,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/toolfleet/toolfleet/sandbox"
 	"github.com/toolfleet/toolfleet/sandbox/agent"
-	"golang.org/x/sys/unix"
 )
 
 // lifetime is how long a sandbox may exist before anybody may remove it.

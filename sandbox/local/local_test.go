@@ -3,10 +3,11 @@ package local_test
 import (
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/toolfleet/toolfleet/sandbox"
 	"github.com/toolfleet/toolfleet/sandbox/local"
 	"github.com/toolfleet/toolfleet/sandbox/sandboxtest"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

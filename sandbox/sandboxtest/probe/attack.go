@@ -20,7 +20,7 @@ func attack() int {
 		{"make a user namespace", func() error { return unix.Unshare(unix.CLONE_NEWUSER) }},
 		{"make a mount namespace", func() error { return unix.Unshare(unix.CLONE_NEWNS) }},
 		{"mount", func() error { return unix.Mount("none", "/tmp", "tmpfs", 0, "") }},
-		{"load a BPF program", func() error { return bpf() }},
+		{"load a BPF program", bpf},
 		{"set the host name", func() error { return unix.Sethostname([]byte("x")) }},
 		{"trace the agent", func() error { return unix.PtraceAttach(agent) }},
 		{"read the agent's memory", func() error {
