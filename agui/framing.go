@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -54,7 +55,7 @@ func WriteLine(w io.Writer, data []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.Write(append(data[:len(data):len(data)], '\n'))
+	_, err = w.Write(append(slices.Clip(data), '\n'))
 	return err
 }
 

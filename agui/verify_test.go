@@ -14,6 +14,7 @@ import (
 
 // Short spellings for conversations.
 func run(id string) Event { return RunStarted{ThreadID: "t", RunID: id, ProtocolVersion: "1.0"} }
+
 func finish(id string, pending ...string) Event {
 	return RunFinished{ThreadID: "t", RunID: id, Outcome: &Outcome{Type: "success", PendingToolCallIDs: pending}}
 }

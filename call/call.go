@@ -120,8 +120,12 @@ func (c Call) Validate() error {
 		name, value string
 		required    bool
 	}{
-		{"threadId", c.ThreadID, true}, {"runId", c.RunID, true}, {"scope", c.Scope, true}, {"toolCallId", c.ToolCallID, true},
-		{"parentMessageId", c.ParentMessageID, false}, {"subagentRunId", c.SubagentRunID, false},
+		{"threadId", c.ThreadID, true},
+		{"runId", c.RunID, true},
+		{"scope", c.Scope, true},
+		{"toolCallId", c.ToolCallID, true},
+		{"parentMessageId", c.ParentMessageID, false},
+		{"subagentRunId", c.SubagentRunID, false},
 	} {
 		switch {
 		case f.required && f.value == "":

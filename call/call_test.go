@@ -152,8 +152,11 @@ func TestResultEventRoundTrip(t *testing.T) {
 
 func TestResultOfRefuses(t *testing.T) {
 	for _, metadata := range []agui.Metadata{
-		{MetaExtra: json.RawMessage("2")}, {MetaExtra: json.RawMessage("-1")}, {MetaExtra: json.RawMessage(`"x"`)},
-		{MetaError: json.RawMessage(`7`)}, {MetaExecution: json.RawMessage(`[]`)},
+		{MetaExtra: json.RawMessage("2")},
+		{MetaExtra: json.RawMessage("-1")},
+		{MetaExtra: json.RawMessage(`"x"`)},
+		{MetaError: json.RawMessage(`7`)},
+		{MetaExecution: json.RawMessage(`[]`)},
 	} {
 		ev := agui.ToolCallResult{Base: agui.Base{Metadata: metadata}, Content: agui.Content{Text: "one part"}}
 		if r, err := ResultOf(ev); err == nil {

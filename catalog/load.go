@@ -98,8 +98,7 @@ func loadFrom(name string, open func() (fs.File, error)) (Spec, error) {
 		}
 		return Parse(data)
 	}()
-	var faults Problems
-	if errors.As(err, &faults) {
+	if faults, ok := errors.AsType[Problems](err); ok {
 		for i := range faults {
 			faults[i].File = name
 		}

@@ -279,8 +279,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("? [a, b]\n: {<<: !x 1}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := Parse([]byte(text))
-		var problems Problems
-		if errors.As(err, &problems) {
+		if _, ok := errors.AsType[Problems](err); ok {
 			return
 		}
 		if err != nil {

@@ -53,8 +53,7 @@ func Parse(data []byte) (Spec, error) {
 	s.OutputSchema = dropEmpty(s.OutputSchema)
 	s.Files = dropEmpty(s.Files)
 
-	var faults Problems
-	if errors.As(s.Validate(), &faults) {
+	if faults, ok := errors.AsType[Problems](s.Validate()); ok {
 		for _, p := range faults {
 			if !d.reported(p.Field) {
 				p.Line = d.line(p.Field)

@@ -45,8 +45,7 @@ func CheckJSON(raw []byte, maxBytes int) []Problem {
 
 // syntaxMessage tells where JSON breaks off.
 func syntaxMessage(err error) string {
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Sprintf("is not JSON: %s (at byte %d)", syntax.Error(), syntax.Offset)
 	}
 	return "is not JSON"

@@ -106,7 +106,8 @@ func TestInputIsCheckedAgain(t *testing.T) {
 	tl := Define("t", "d", func(_ context.Context, _ *Call, in struct {
 		A string `json:"a"`
 		B int    `json:"b,omitempty"`
-	}) (string, error) {
+	},
+	) (string, error) {
 		return in.A, nil
 	}, EditInput(func(s *jsonschema.Schema) { s.Properties["a"].Enum = []any{"x", "y"} }))
 	for in, want := range map[string]string{

@@ -34,8 +34,10 @@ func TestDecodeResult(t *testing.T) {
 		name, in string
 		want     Result
 	}{
-		{"whole", `{"type":"result","call_id":"c","content":[{"type":"text","text":"a","metadata":null}],"is_error":true,"extra":[{"type":"text","text":"b"}]}`,
-			Result{Content: []agui.Part{agui.Text("a")}, IsError: true, Extra: []agui.Part{agui.Text("b")}}},
+		{
+			"whole", `{"type":"result","call_id":"c","content":[{"type":"text","text":"a","metadata":null}],"is_error":true,"extra":[{"type":"text","text":"b"}]}`,
+			Result{Content: []agui.Part{agui.Text("a")}, IsError: true, Extra: []agui.Part{agui.Text("b")}},
+		},
 		{"empty", `{"type":"result"}`, Result{}},
 		{"a string", `{"type":"result","content":"a"}`, Result{Content: []agui.Part{agui.Text("a")}}},
 		{"unusable parts are left out", `{"type":"result","content":[

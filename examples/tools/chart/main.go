@@ -34,8 +34,8 @@ func main() {
 		tool.Annotate(tool.Annotations{ReadOnly: true, Idempotent: true}),
 		tool.EditInput(func(s *jsonschema.Schema) {
 			values := s.Properties["values"]
-			values.MinItems, values.MaxItems = jsonschema.Ptr(1), jsonschema.Ptr(most)
-			values.Items.Minimum = jsonschema.Ptr(0.0)
+			values.MinItems, values.MaxItems = new(1), new(most)
+			values.Items.Minimum = new(0.0)
 		})))
 }
 

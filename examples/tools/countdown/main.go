@@ -25,8 +25,8 @@ func main() {
 	tool.Main(tool.DefineParallel("countdown", "Counts down to zero, ten steps a second, and shows how far it is.", countdown,
 		tool.Annotate(tool.Annotations{ReadOnly: true, Idempotent: true}),
 		tool.EditInput(func(s *jsonschema.Schema) {
-			s.Properties["from"].Minimum = jsonschema.Ptr(1.0)
-			s.Properties["from"].Maximum = jsonschema.Ptr(float64(highest))
+			s.Properties["from"].Minimum = new(1.0)
+			s.Properties["from"].Maximum = new(float64(highest))
 		})))
 }
 

@@ -31,7 +31,9 @@ var modes = []struct {
 	run  func(in input) (string, error)
 }{
 	{"ok", func(input) (string, error) { return "ok", nil }},
-	{"error", func(input) (string, error) { return "This far it went well.", errors.New("the error that was asked for") }},
+	{"error", func(input) (string, error) {
+		return "This far it went well.", errors.New("the error that was asked for")
+	}},
 	{"panic", func(input) (string, error) { panic("the panic that was asked for") }},
 	{"exit3", exit3},
 	{"signal", func(input) (string, error) { return "", syscall.Kill(os.Getpid(), syscall.SIGKILL) }},
@@ -96,9 +98,10 @@ func hang() (string, error) {
 
 // eatMemory touches what it takes: the kernel gives pages out only then.
 func eatMemory(input) (string, error) {
-	var eaten [][]byte
+	eaten := []byte{1}
 	for {
-		eaten = append(eaten, bytes.Repeat([]byte{1}, 1<<20))
+		eaten = append(eaten, bytes.Repeat([]byte{1}, max(1<<20, len(eaten)/8))...)
+		fmt.Fprintf(os.Stderr, "%d MiB\n", len(eaten)>>20)
 	}
 }
 
@@ -109,7 +112,7 @@ func forkBomb() error {
 		return err
 	}
 	for {
-		if err := exec.Command(self, bombArgument).Start(); err != nil {
+		if err := exec.CommandContext(context.Background(), self, bombArgument).Start(); err != nil {
 			return fmt.Errorf("no more processes: %w", err)
 		}
 	}
