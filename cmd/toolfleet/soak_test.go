@@ -38,7 +38,7 @@ func TestFiveHundredCalls(t *testing.T) {
 		t.Errorf("the fleet held %d goroutines and %d files, holds %d and %d",
 			before.goroutines, before.files, after.goroutines, after.files)
 	}
-	if got := f.metric(`toolfleet_calls_total\{[^}]*tool="word-count"[^}]*\}`); got != 520 {
+	if got := f.metric(`toolfleet_calls_ended_total\{[^}]*tool="word-count"[^}]*\}`); got != 520 {
 		t.Errorf("the metrics count %v calls, want 520", got)
 	}
 	f.stop()

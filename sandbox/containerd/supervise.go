@@ -49,12 +49,13 @@ func (d *Daemon) respawn() error {
 func (d *Daemon) watch() (stopped bool) {
 	p, _ := d.current()
 	for {
+		ended := p.wait(250 * time.Millisecond)
 		select {
-		case <-d.stop:
+		case <-d.stop: // asked first: Stop is what may have ended it
 			return true
 		default:
 		}
-		if p.wait(250 * time.Millisecond) {
+		if ended {
 			return false
 		}
 		d.trimLog()

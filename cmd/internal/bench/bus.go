@@ -45,7 +45,7 @@ func (e echo) Handle(ctx context.Context, d *queue.Delivery) {
 
 func openBus(ctx context.Context, dir string) (*bus, error) {
 	c, err := catalog.New([]catalog.Spec{{
-		APIVersion: catalog.APIVersion, Kind: catalog.Kind, Name: "echo", Type: catalog.TypeFunction, Image: "local/none:1",
+		APIVersion: catalog.APIVersion, Kind: catalog.Kind, Name: "echo", Description: "Answers.", Type: catalog.TypeFunction, Image: "local/none:1",
 		Command: []string{"/tool"}, Class: "default", QueueTimeout: catalog.Duration(time.Minute), Parameters: []byte(`{"type":"object"}`),
 	}})
 	if err != nil {
