@@ -1,24 +1,13 @@
 package containerd_test
 
 import (
-	"bytes"
-	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"sort"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/pkg/cio"
-	"github.com/containerd/containerd/v2/pkg/namespaces"
-	"github.com/containerd/containerd/v2/pkg/oci"
-
 	"github.com/toolfleet/toolfleet/sandbox"
 	"github.com/toolfleet/toolfleet/sandbox/containerd"
-	"github.com/toolfleet/toolfleet/sandbox/image"
 )
 
 // The three benchmarks are meant to be run together and compared:
@@ -32,7 +21,7 @@ import (
 // report prints the median, which says more than the mean: a slow disk has
 // outliers.
 func report(b *testing.B, took []time.Duration) {
-	sort.Slice(took, func(i, j int) bool { return took[i] < took[j] })
+	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
 }
 
@@ -82,98 +71,22 @@ func startShell(b *testing.B, rt *containerd.Runtime, id string) sandbox.Instanc
 }
 
 func BenchmarkBare(b *testing.B) {
-	ctx := namespaces.WithNamespace(b.Context(), "bare")
-	c := bareContainerd(b)
-	img := bareImage(ctx, b, c)
+	bare, err := containerd.StartBare(b.Context(), binDir, "/var/tmp", testArchive(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := bare.Stop(); err != nil {
+			b.Error(err)
+		}
+	})
 	var took []time.Duration
 	for n := 0; b.Loop(); n++ {
 		began := time.Now()
-		if err := bareRun(ctx, c, img, fmt.Sprintf("bare-%d", n)); err != nil {
+		if err := bare.Run(b.Context(), fmt.Sprintf("bare-%d", n), "/bin/busybox", "true"); err != nil {
 			b.Fatal(err)
 		}
 		took = append(took, time.Since(began))
 	}
 	report(b, took)
-}
-
-// bareRun creates, starts, awaits and deletes one container.
-func bareRun(ctx context.Context, c *client.Client, img client.Image, id string) error {
-	container, err := c.NewContainer(ctx, id, client.WithNewSnapshot(id, img),
-		client.WithNewSpec(oci.WithImageConfig(img), oci.WithProcessArgs("/bin/busybox", "true")))
-	if err != nil {
-		return err
-	}
-	task, err := container.NewTask(ctx, cio.NullIO)
-	if err != nil {
-		return err
-	}
-	exit, err := task.Wait(ctx)
-	if err != nil {
-		return err
-	}
-	if err := task.Start(ctx); err != nil {
-		return err
-	}
-	<-exit
-	if _, err := task.Delete(ctx); err != nil {
-		return err
-	}
-	return container.Delete(ctx, client.WithSnapshotCleanup)
-}
-
-// bareContainerd runs a containerd with its default configuration, but for the
-// places.
-func bareContainerd(b *testing.B) *client.Client {
-	b.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "toolfleet-bare-")
-	if err != nil {
-		b.Fatal(err)
-	}
-	socket := filepath.Join(dir, "c.sock")
-	config := filepath.Join(dir, "config.toml")
-	text := fmt.Sprintf("version = 3\nroot = %q\nstate = %q\n[grpc]\n  address = %q\n", dir+"/root", dir+"/state", socket)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	cmd := exec.Command(filepath.Join(binDir, "containerd"), "--config", config)
-	cmd.Env = []string{"PATH=" + binDir + ":/usr/sbin:/usr/bin:/sbin:/bin"}
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		_ = cmd.Process.Signal(os.Interrupt)
-		_ = cmd.Wait()
-		_ = os.RemoveAll(dir)
-	})
-	for {
-		c, err := client.New(socket, client.WithTimeout(time.Second))
-		if err == nil {
-			b.Cleanup(func() { _ = c.Close() })
-			return c
-		}
-		if b.Context().Err() != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func bareImage(ctx context.Context, b *testing.B, c *client.Client) client.Image {
-	b.Helper()
-	img, err := image.Recipe{Add: []string{"/bin/busybox:/bin/busybox"}}.Build(ctx)
-	if err != nil {
-		b.Fatal(err)
-	}
-	var archive bytes.Buffer
-	if err := image.WriteArchive(&archive, testImage, img); err != nil {
-		b.Fatal(err)
-	}
-	found, err := c.Import(ctx, &archive)
-	if err != nil {
-		b.Fatal(err)
-	}
-	out := client.NewImage(c, found[0])
-	if err := out.Unpack(ctx, ""); err != nil {
-		b.Fatal(err)
-	}
-	return out
 }

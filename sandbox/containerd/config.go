@@ -44,6 +44,9 @@ type daemonPaths struct {
 }
 
 func pathsOf(stateDir string) daemonPaths {
+	if abs, err := filepath.Abs(stateDir); err == nil { // fails only in a directory that is gone
+		stateDir = abs
+	}
 	dir := filepath.Join(stateDir, "containerd")
 	run := runDir("d", dir)
 	return daemonPaths{

@@ -68,16 +68,12 @@ func StartDaemon(ctx context.Context, cfg DaemonConfig) (*Daemon, error) {
 	if err := Preflight(cfg.StateDir); err != nil {
 		return nil, err
 	}
-	state, err := filepath.Abs(cfg.StateDir)
-	if err != nil {
-		return nil, fmt.Errorf("containerd: state directory: %w", err)
-	}
 	bin, err := filepath.Abs(cfg.BinDir)
 	if err != nil {
 		return nil, fmt.Errorf("containerd: program directory: %w", err)
 	}
 	d := &Daemon{
-		paths: pathsOf(state), bin: bin, log: cfg.Logger,
+		paths: pathsOf(cfg.StateDir), bin: bin, log: cfg.Logger,
 		stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	if d.log == nil {

@@ -15,8 +15,10 @@ import (
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/containerd/errdefs"
+	"github.com/containerd/log"
 	"github.com/distribution/reference"
 	"github.com/opencontainers/go-digest"
+	"github.com/sirupsen/logrus"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/toolfleet/toolfleet/sandbox"
@@ -157,6 +159,9 @@ func (r *Runtime) pull(ctx context.Context, ref string) (images.Image, error) {
 	resolver := docker.NewResolver(docker.ResolverOptions{
 		Hosts: docker.ConfigureDefaultRegistries(docker.WithPlainHTTP(docker.MatchLocalhost)),
 	})
+	// The client reports through a logger of the whole process unless the
+	// context has one. What it says is in the error as well.
+	ctx = log.WithLogger(ctx, logrus.NewEntry(&logrus.Logger{Out: io.Discard, Formatter: new(logrus.TextFormatter), Level: logrus.PanicLevel}))
 	img, err := r.client.Pull(ctx, named.String(), client.WithResolver(resolver),
 		client.WithPullUnpack, client.WithPullSnapshotter(snapshotter))
 	if err != nil {

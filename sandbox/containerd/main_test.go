@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -112,6 +113,14 @@ func openWith(tb testing.TB, owner, agent string) *containerd.Runtime {
 
 func importTestImage(tb testing.TB, rt *containerd.Runtime) {
 	tb.Helper()
+	if _, err := rt.Import(tb.Context(), testArchive(tb)); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// testArchive is an archive of the test image: a static busybox.
+func testArchive(tb testing.TB) io.Reader {
+	tb.Helper()
 	img, err := image.Recipe{Add: []string{"/bin/busybox:/bin/busybox"}, Link: []string{"/bin/sh=busybox"}}.Build(tb.Context())
 	if err != nil {
 		tb.Fatal(err)
@@ -120,9 +129,7 @@ func importTestImage(tb testing.TB, rt *containerd.Runtime) {
 	if err := image.WriteArchive(&archive, testImage, img); err != nil {
 		tb.Fatal(err)
 	}
-	if _, err := rt.Import(tb.Context(), &archive); err != nil {
-		tb.Fatal(err)
-	}
+	return &archive
 }
 
 // endCtx bounds a clean-up.
