@@ -243,6 +243,15 @@ func (Custom) EventType() EventType { return TypeCustom }
 // EventType implements [Event].
 func (o Other) EventType() EventType { return o.Type }
 
+// subagent is the event's attribution, or "".
+func (o Other) subagent() string {
+	var m struct {
+		SubagentRunID string `json:"subagentRunId"`
+	}
+	_ = json.Unmarshal(o.JSON, &m) // the decoder has seen that it is a string
+	return m.SubagentRunID
+}
+
 // Encode writes e as one JSON object with its "type" member first. It fails
 // only when raw JSON inside e is not JSON.
 func Encode(e Event) ([]byte, error) {

@@ -320,11 +320,11 @@ func (v *Verifier) other(e Other) string {
 		return ""
 	}
 	var members map[string]json.RawMessage
-	var name, subagent string
+	var name string
 	if json.Unmarshal(e.JSON, &members) != nil || json.Unmarshal(members[pair.member], &name) != nil {
 		return "the " + pair.member + " is missing"
 	}
-	_ = json.Unmarshal(members["subagentRunId"], &subagent) // absent is the parent
+	subagent := e.subagent()
 	key := item{what: pair.what, name: name}
 	if pair.what == "step" {
 		key.owner = subagent // steps balance for each owner
