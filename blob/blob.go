@@ -12,8 +12,13 @@ import (
 	"github.com/toolfleet/toolfleet/call"
 )
 
-// ErrNotFound says that there is no such blob, or no more.
-var ErrNotFound = errors.New("blob: not found")
+// Sentinels.
+var (
+	// ErrNotFound says that there is no such blob, or no more.
+	ErrNotFound = errors.New("blob: not found")
+	// ErrOther says that the blob is there already, with other bytes.
+	ErrOther = errors.New("blob: there already with other bytes")
+)
 
 // Limits on what travels inline, so that nothing meets the server's 1 MiB.
 const (

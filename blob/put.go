@@ -26,7 +26,7 @@ const (
 )
 
 // Put writes a blob once. A second put of the same id with the same bytes
-// succeeds; with others it fails, and so it does when two put at once: the
+// succeeds; with others it fails with ErrOther, also when two put at once: the
 // server takes the description of one.
 func (s *Store) Put(ctx context.Context, id ID, mimeType string, data []byte) (Info, error) {
 	if len(data) > MaxSize {
@@ -145,7 +145,7 @@ func taken(err error) bool {
 // same accepts the bytes that are there, and no others.
 func same(id ID, info Info, data []byte) (Info, error) {
 	if info.Size != int64(len(data)) || info.Digest != call.Digest(string(data)) {
-		return Info{}, fmt.Errorf("blob: put %s: it is there already with other bytes", id)
+		return Info{}, fmt.Errorf("%w: put %s", ErrOther, id)
 	}
 	return info, nil
 }
