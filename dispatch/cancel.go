@@ -22,12 +22,12 @@ func (d *Dispatcher) Cancel(ctx context.Context, ref results.Ref, reason string)
 	case errors.Is(err, results.ErrEnded):
 		return true, nil
 	case err != nil:
-		return false, classify(err)
+		return false, classify(ctx, err)
 	}
 	st, err := d.Log.Look(ctx, ref)
 	switch {
 	case err != nil:
-		return false, classify(err)
+		return false, classify(ctx, err)
 	case st.Result != nil:
 		return true, nil
 	case st.Start != nil:
@@ -36,7 +36,7 @@ func (d *Dispatcher) Cancel(ctx context.Context, ref results.Ref, reason string)
 	r := call.Cancelled(reason)
 	r.Error.Attempt = st.Claims
 	ended, err = d.endUnstarted(ctx, ref, st, r)
-	return ended, classify(err)
+	return ended, classify(ctx, err)
 }
 
 // endUnstarted answers a call that was not started: it takes the start fence

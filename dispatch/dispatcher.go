@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"time"
 
@@ -94,16 +95,20 @@ const (
 	busRetry = 5 * time.Second
 )
 
-// classify sorts an error of the log: sentinels pass, a full log and a bus
-// that does not answer become ErrUnavailable.
-func classify(err error) error {
+// classify sorts an error of the log or of what else is on the bus, met under
+// ctx. Sentinels pass. When ctx is done that is the reason, by its cause: the
+// bus only says that somebody stopped waiting. A full log and a bus that does
+// not answer are ErrUnavailable.
+func classify(ctx context.Context, err error) error {
 	switch {
 	case err == nil, errors.Is(err, ErrConflict), errors.Is(err, ErrNotFound), errors.Is(err, results.ErrEnded), errors.Is(err, ErrUnavailable):
 		return err
 	case errors.Is(err, results.ErrFull):
 		return &unavailable{fullRetry, err}
-	case errors.Is(err, context.Canceled):
-		return err
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("dispatch: the log ended without a result: %w", io.ErrUnexpectedEOF)
 	}
 	return &unavailable{busRetry, err}
 }

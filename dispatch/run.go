@@ -46,20 +46,20 @@ type FollowOptions struct {
 func (d *Dispatcher) Follow(ctx context.Context, ref results.Ref, o FollowOptions) (*Run, error) {
 	st, err := d.Log.Look(ctx, ref)
 	if err != nil {
-		return nil, classify(err)
+		return nil, classify(ctx, err)
 	}
 	args, err := d.arguments(ctx, ref, st.Job.Call)
 	if err != nil {
-		return nil, classify(err)
+		return nil, classify(ctx, err)
 	}
 	f, err := d.Log.Follow(ctx, ref, 0)
 	if err != nil {
-		return nil, classify(err)
+		return nil, classify(ctx, err)
 	}
 	r := &Run{follower: f, view: newView(ref, st.Job, args, o.BlobURL)}
 	if err := r.begin(ctx, o.After, st.LastSeq); err != nil {
 		f.Stop()
-		return nil, classify(err)
+		return nil, classify(ctx, err)
 	}
 	return r, nil
 }
@@ -111,7 +111,7 @@ func (r *Run) Next(ctx context.Context) (RunEvent, error) {
 		}
 		e, err := r.follower.Next(ctx)
 		if err != nil {
-			return RunEvent{}, waitError(ctx, err)
+			return RunEvent{}, classify(ctx, err)
 		}
 		evs, err := r.view.show(e)
 		if err != nil {
@@ -122,18 +122,6 @@ func (r *Run) Next(ctx context.Context) (RunEvent, error) {
 	ev := r.pending[0]
 	r.pending = r.pending[1:]
 	return ev, nil
-}
-
-// waitError is the error of a wait for the log: the cause of the caller's own
-// context when that is done.
-func waitError(ctx context.Context, err error) error {
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case errors.Is(err, io.EOF):
-		return fmt.Errorf("dispatch: the log ended without a result: %w", io.ErrUnexpectedEOF)
-	}
-	return classify(err)
 }
 
 // Close ends the follower. The call goes on.

@@ -20,7 +20,7 @@ type Standing struct {
 func (d *Dispatcher) Status(ctx context.Context, ref results.Ref) (Standing, error) {
 	st, err := d.Log.Look(ctx, ref)
 	if err != nil {
-		return Standing{}, classify(err)
+		return Standing{}, classify(ctx, err)
 	}
 	return Standing{State: st, Status: statusOf(st)}, nil
 }
@@ -44,20 +44,20 @@ func statusOf(st results.State) call.Status {
 func (d *Dispatcher) Wait(ctx context.Context, ref results.Ref) (call.Result, error) {
 	st, err := d.Log.Look(ctx, ref)
 	if err != nil {
-		return call.Result{}, classify(err)
+		return call.Result{}, classify(ctx, err)
 	}
 	if st.Result != nil {
 		return *st.Result, nil
 	}
 	f, err := d.Log.Follow(ctx, ref, st.LastSeq)
 	if err != nil {
-		return call.Result{}, classify(err)
+		return call.Result{}, classify(ctx, err)
 	}
 	defer f.Stop()
 	for {
 		e, err := f.Next(ctx)
 		if err != nil {
-			return call.Result{}, waitError(ctx, err)
+			return call.Result{}, classify(ctx, err)
 		}
 		if e.Kind == results.KindResult {
 			return resultOf(e)
@@ -80,7 +80,7 @@ func resultOf(e results.Entry) (call.Result, error) {
 // List lists a tenant's calls, newest first.
 func (d *Dispatcher) List(ctx context.Context, tenant string, o results.ListOptions) ([]results.Summary, error) {
 	list, err := d.Log.List(ctx, tenant, o)
-	return list, classify(err)
+	return list, classify(ctx, err)
 }
 
 // BlobURL makes the URL under which a client can fetch a blob.

@@ -46,14 +46,14 @@ func (d *Dispatcher) Submit(ctx context.Context, c call.Call) (Ticket, error) {
 	}
 	known, err := d.placeArguments(ctx, &job.Call, args)
 	if err != nil {
-		return Ticket{}, classify(err)
+		return Ticket{}, classify(ctx, err)
 	}
 	if known != nil {
 		return *known, nil
 	}
 	opened, err := d.Log.Admit(ctx, job)
 	if err != nil {
-		return Ticket{}, classify(err)
+		return Ticket{}, classify(ctx, err)
 	}
 	t := ticket(opened.Job, opened.New)
 	if opened.New {
@@ -127,7 +127,10 @@ func (d *Dispatcher) placeArguments(ctx context.Context, c *call.Call, args stri
 	case err != nil && !errors.Is(err, ErrNotFound):
 		return nil, err
 	}
-	if _, err := d.Blobs.Put(ctx, id, "application/json", []byte(args)); err != nil {
+	switch _, err := d.Blobs.Put(ctx, id, "application/json", []byte(args)); {
+	case errors.Is(err, blob.ErrOther):
+		return nil, ErrConflict // another submit of these ids was on its way
+	case err != nil:
 		return nil, fmt.Errorf("dispatch: keep arguments: %w", err)
 	}
 	d.Metrics.BlobPut(int64(len(args)))

@@ -1,21 +1,36 @@
 package dispatch
 
 import (
-	"strings"
-
 	"pgregory.net/rapid"
+
+	"github.com/toolfleet/toolfleet/agui"
 )
 
-// verify holds a run against the order of events.
+// verify holds a run, as it stands on the wire, against the strict decoder and
+// the verifier.
 func verify(t *rapid.T, evs []RunEvent) {
 	t.Helper()
-	var names []string
+	var (
+		d agui.Decoder
+		v agui.Verifier
+	)
 	for _, ev := range evs {
-		names = append(names, string(ev.EventType()))
+		data, err := agui.Encode(ev.Event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, warnings, err := d.Decode(data)
+		if err != nil || len(warnings) > 0 || back == nil {
+			t.Fatalf("%s: %v %v", data, err, warnings)
+		}
+		if err := v.Check(back); err != nil {
+			t.Fatal(err)
+		}
 	}
-	all := strings.Join(names, " ")
-	if !strings.HasPrefix(all, "RUN_STARTED TOOL_CALL_START TOOL_CALL_ARGS") || !strings.HasSuffix(all, "TOOL_CALL_RESULT RUN_FINISHED") ||
-		strings.Count(all, "TOOL_CALL_RESULT") != 1 || strings.Count(all, "RUN_") != 2 {
-		t.Fatal(all)
+	if err := v.End(); err != nil {
+		t.Fatal(err)
+	}
+	if pending := v.Pending(); len(pending) > 0 {
+		t.Fatalf("unanswered: %v", pending)
 	}
 }

@@ -48,14 +48,15 @@ func (s *Server) getBlob(ctx context.Context, in *blobInput) (*huma.StreamRespon
 	if err != nil {
 		return nil, problem(http.StatusNotFound, "There is no such blob.")
 	}
-	b := &blobReader{ctx: ctx, store: s.Dispatcher.Blobs, id: blob.ID{Tenant: ref.Tenant, Key: ref.Key, N: n}}
-	info, err := b.open()
+	id := blob.ID{Tenant: ref.Tenant, Key: ref.Key, N: n}
+	info, err := s.Dispatcher.Blobs.Stat(ctx, id)
 	switch {
 	case errors.Is(err, blob.ErrNotFound):
 		return nil, problem(http.StatusNotFound, "There is no such blob, or no more.")
 	case err != nil:
-		return nil, s.fail(ctx, fmt.Errorf("httpapi: blob %s: %w", b.id, err))
+		return nil, s.fail(ctx, fmt.Errorf("httpapi: blob %s: %w", id, err))
 	}
+	b := &blobReader{ctx: ctx, store: s.Dispatcher.Blobs, id: id, size: info.Size}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		defer b.close()
 		r, w := humago.Unwrap(hc)
@@ -97,25 +98,17 @@ type blobReader struct {
 	sent   int64
 }
 
-// open finds the blob and stands at its beginning.
-func (b *blobReader) open() (blob.Info, error) {
-	info, body, err := b.store.Get(b.ctx, b.id, b.offset)
-	if err != nil {
-		return blob.Info{}, err
-	}
-	b.size, b.body = info.Size, body
-	return info, nil
-}
-
 // Read implements io.Reader.
 func (b *blobReader) Read(p []byte) (int, error) {
 	if b.offset >= b.size {
 		return 0, io.EOF
 	}
 	if b.body == nil {
-		if _, err := b.open(); err != nil {
+		_, body, err := b.store.Get(b.ctx, b.id, b.offset)
+		if err != nil {
 			return 0, err
 		}
+		b.body = body
 	}
 	n, err := b.body.Read(p)
 	b.offset += int64(n)

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -118,12 +117,10 @@ func (s *Server) next(ctx context.Context, run *dispatch.Run) (dispatch.RunEvent
 	return run.Next(ctx)
 }
 
-// eventWriter writes server-sent events, each flushed at once. Lines end in LF
-// alone; the official client does not read CRLF.
+// eventWriter writes server-sent events, each flushed at once.
 type eventWriter struct {
 	w          io.Writer
 	controller *http.ResponseController
-	buf        bytes.Buffer
 }
 
 func (w *eventWriter) event(ev dispatch.RunEvent) error {
@@ -131,22 +128,18 @@ func (w *eventWriter) event(ev dispatch.RunEvent) error {
 	if err != nil {
 		return err
 	}
+	f := agui.Frame{Data: data}
 	if ev.Seq != 0 {
-		fmt.Fprintf(&w.buf, "id: %d\n", ev.Seq)
+		f.ID = strconv.FormatUint(ev.Seq, 10)
 	}
-	fmt.Fprintf(&w.buf, "data: %s\n\n", data)
-	return w.flush()
+	if err := agui.WriteFrame(w.w, f); err != nil {
+		return err
+	}
+	return w.controller.Flush()
 }
 
 func (w *eventWriter) comment(text string) error {
-	fmt.Fprintf(&w.buf, ": %s\n\n", text)
-	return w.flush()
-}
-
-func (w *eventWriter) flush() error {
-	_, err := w.buf.WriteTo(w.w)
-	w.buf.Reset()
-	if err != nil {
+	if err := agui.WriteComment(w.w, text); err != nil {
 		return err
 	}
 	return w.controller.Flush()

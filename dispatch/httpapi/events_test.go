@@ -20,6 +20,7 @@ func TestSubmitStreamsAWholeRun(t *testing.T) {
 	d := open(t, fleet(t))
 	s := d.stream("POST", "/v1/calls", `{"tool":"echo","arguments":{"text":"hi"},"threadId":"t","runId":"r","toolCallId":"c"}`)
 	fs := s.rest()
+	verify(t, fs)
 	if got := typesOf(fs); got != wholeRun {
 		t.Errorf("got  %s\nwant %s", got, wholeRun)
 	}
@@ -98,7 +99,9 @@ func TestStreamResumesAfterLastEventID(t *testing.T) {
 			last = f.ID
 			continue
 		}
-		got := typesOf(d.stream("GET", events, "", "Last-Event-ID: "+f.ID).rest())
+		resumed := d.stream("GET", events, "", "Last-Event-ID: "+f.ID).rest()
+		verify(t, resumed)
+		got := typesOf(resumed)
 		if !strings.HasPrefix(got, "RUN_STARTED TOOL_CALL_START TOOL_CALL_ARGS TOOL_CALL_END ACTIVITY_SNAPSHOT ") || !strings.HasSuffix(got, " TOOL_CALL_RESULT RUN_FINISHED") {
 			t.Errorf("after %s: %s", f.ID, got)
 		}

@@ -273,6 +273,27 @@ func (s *stream) rest() []frame {
 	}
 }
 
+// verify holds what a stream said against the strict decoder and the verifier.
+func verify(t *testing.T, fs []frame) {
+	t.Helper()
+	var (
+		d agui.Decoder
+		v agui.Verifier
+	)
+	for _, f := range fs {
+		ev, warnings, err := d.Decode([]byte(f.Data))
+		if err != nil || len(warnings) > 0 || ev == nil {
+			t.Fatalf("%s: %v %v", f.Data, err, warnings)
+		}
+		if err := v.Check(ev); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := v.End(); err != nil {
+		t.Error(err)
+	}
+}
+
 func typesOf(fs []frame) string {
 	var names []string
 	for _, f := range fs {
