@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -99,6 +100,33 @@ func traces(t testing.TB, dir string) trace {
 		mounts:      strings.Count(string(mounts), dir) + strings.Count(string(mounts), worker) + strings.Count(string(mounts), run+"/"),
 		cgroups:     count(t, "/sys/fs/cgroup/toolfleet/*/"+worker+"*", "/sys/fs/cgroup/*/toolfleet/*/"+worker+"*"),
 		dirs:        count(t, "/run/toolfleet/*/*/"+worker+"*", run+"/state/*/*/"+worker+"*"),
+	}
+}
+
+// sweep ends what a failed test's fleet left, so that it fails alone. After a
+// fleet that was stopped there is nothing to do.
+func sweep(t testing.TB, dir string) {
+	pids := processes("containerd", dir)
+	for _, pid := range pids {
+		_ = kill(pid)
+	}
+	if len(pids) == 0 {
+		return
+	}
+	config, err := os.ReadFile(filepath.Join(dir, "state", "containerd", "config.toml"))
+	if m := regexp.MustCompile(`address = "([^"]+)"`).FindSubmatch(config); err == nil && m != nil {
+		for _, pid := range processes("containerd-shim-runc-v2", filepath.Dir(string(m[1]))) {
+			_ = kill(pid)
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Error(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[1], dir) {
+			_ = syscall.Unmount(f[1], syscall.MNT_DETACH)
+		}
 	}
 }
 

@@ -95,7 +95,11 @@ func startFleet(t testing.TB, state string, flags ...string) *fleet {
 		close(ready)
 		f.ended <- f.cmd.Wait()
 	}()
-	t.Cleanup(func() { f.kill(); f.log.Close() })
+	t.Cleanup(func() {
+		f.kill()
+		f.log.Close()
+		sweep(t, state)
+	})
 	select {
 	case url, ok := <-ready:
 		if !ok {
