@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/toolfleet/toolfleet/agui"
 	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/cmd/internal/client"
 )
@@ -42,7 +43,7 @@ func (c *CallsListCmd) Run(ctx context.Context, term *terminal) error {
 		return usagef("--limit must be at least 1")
 	}
 	w := tabwriter.NewWriter(term.out, 0, 0, 2, ' ', 0)
-	show := func(raw json.RawMessage) error { return writeLine(term.out, raw) }
+	show := func(raw json.RawMessage) error { return agui.WriteLine(term.out, raw) }
 	if c.Format == "text" {
 		fmt.Fprintln(w, "ID\tTOOL\tSTATUS\tKIND\tADMITTED\tTOOK")
 		show = func(raw json.RawMessage) error { return tableLine(w, raw) }
@@ -117,7 +118,7 @@ func (c *CallsShowCmd) Run(ctx context.Context, term *terminal) error {
 		return err
 	}
 	if c.Format == "json" {
-		return writeLine(term.out, raw)
+		return agui.WriteLine(term.out, raw)
 	}
 	var v client.Call
 	if err := json.Unmarshal(raw, &v); err != nil {

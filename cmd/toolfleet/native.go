@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 
+	"github.com/toolfleet/toolfleet/agui"
 	"github.com/toolfleet/toolfleet/cmd/internal/client"
 	"github.com/toolfleet/toolfleet/dispatch"
 )
@@ -20,6 +21,6 @@ func nativeTo(w io.Writer) func(client.Event) error {
 		if err != nil {
 			return err
 		}
-		return writeLine(w, line)
+		return agui.WriteLine(w, line)
 	}
 }

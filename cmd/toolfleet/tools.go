@@ -10,6 +10,7 @@ import (
 	"os"
 	"text/tabwriter"
 
+	"github.com/toolfleet/toolfleet/agui"
 	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/cmd/internal/client"
 )
@@ -45,7 +46,7 @@ func (c *ToolsListCmd) Run(ctx context.Context, term *terminal) error {
 	}
 	for _, raw := range list.Tools {
 		if c.Format == "json" {
-			if err := writeLine(term.out, raw); err != nil {
+			if err := agui.WriteLine(term.out, raw); err != nil {
 				return err
 			}
 			continue

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/toolfleet/toolfleet/agui"
 	"github.com/toolfleet/toolfleet/call"
@@ -32,7 +30,7 @@ func newView(flags ViewFlags, term *terminal, fleet *client.Fleet) *view {
 	v := &view{term: term, fleet: fleet, flags: flags, tool: "tool"}
 	switch flags.Format {
 	case "agui":
-		v.show = func(ev client.Event) error { return writeLine(term.out, ev.JSON) }
+		v.show = func(ev client.Event) error { return agui.WriteLine(term.out, ev.JSON) }
 	case "native":
 		v.show = nativeTo(term.out)
 	case "json":
@@ -94,21 +92,9 @@ func (v *view) showResult(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := writeLine(v.term.out, line); err != nil {
+		if err := agui.WriteLine(v.term.out, line); err != nil {
 			return err
 		}
 	}
 	return saver.saveAll(ctx, v.result.Contents(), v.term.err)
-}
-
-// writeLine writes one JSON object as a line, in one piece, so that whoever
-// reads the other end of a pipe has it at once.
-func writeLine(w io.Writer, object []byte) error {
-	var line bytes.Buffer
-	if err := json.Compact(&line, object); err != nil {
-		return err
-	}
-	line.WriteByte('\n')
-	_, err := w.Write(line.Bytes())
-	return err
 }

@@ -148,21 +148,26 @@ func (r *run) read(res *http.Response) error {
 		return fmt.Errorf("a stream of events was expected, not %q", ct)
 	}
 	r.head = nil
-	frames := newFrames(res.Body)
+	frames := agui.NewFrameReader(res.Body)
 	for !r.done {
-		f, err := frames.next()
+		f, err := frames.Next()
 		if err != nil {
 			return err
 		}
-		ev, err := decode(f.data)
+		// Warnings are for those who write a fleet; this only shows what one
+		// sends.
+		ev, _, err := agui.Decode(f.Data)
 		if err != nil {
 			return err
 		}
-		if err := r.pass(Event{Event: ev, JSON: f.data}); err != nil {
+		if ev == nil { // of a newer protocol
+			ev = agui.Other{JSON: f.Data}
+		}
+		if err := r.pass(Event{Event: ev, JSON: f.Data}); err != nil {
 			return visitError{err}
 		}
-		if f.id != "" {
-			r.last = f.id
+		if f.ID != "" {
+			r.last = f.ID
 		}
 	}
 	return nil
