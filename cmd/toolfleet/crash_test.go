@@ -80,16 +80,7 @@ type trace struct {
 // its containerd's directories, or its worker. Other fleets may be on the host.
 func traces(t testing.TB, dir string) trace {
 	t.Helper()
-	config, err := os.ReadFile(filepath.Join(dir, "state", "containerd", "config.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket := regexp.MustCompile(`address = "([^"]+)"`).FindSubmatch(config)
-	id, err := os.ReadFile(filepath.Join(dir, "state", "worker-id"))
-	if err != nil || socket == nil {
-		t.Fatal("the fleet's state has no worker id or no containerd", err)
-	}
-	run, worker := filepath.Dir(string(socket[1])), strings.TrimSpace(string(id))
+	run, worker := places(t, dir)
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
@@ -113,21 +104,37 @@ func sweep(t testing.TB, dir string) {
 	if len(pids) == 0 {
 		return
 	}
-	config, err := os.ReadFile(filepath.Join(dir, "state", "containerd", "config.toml"))
-	if m := regexp.MustCompile(`address = "([^"]+)"`).FindSubmatch(config); err == nil && m != nil {
-		for _, pid := range processes("containerd-shim-runc-v2", filepath.Dir(string(m[1]))) {
-			_ = kill(pid)
-		}
+	run, worker := places(t, dir)
+	for _, pid := range processes("containerd-shim-runc-v2", run) {
+		_ = kill(pid)
 	}
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		t.Error(err)
 	}
 	for line := range strings.Lines(string(mounts)) {
-		if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[1], dir) {
-			_ = syscall.Unmount(f[1], syscall.MNT_DETACH)
+		for _, of := range []string{dir, run, worker} {
+			if f := strings.Fields(line); len(f) > 1 && strings.Contains(f[1], of) {
+				_ = syscall.Unmount(f[1], syscall.MNT_DETACH)
+			}
 		}
 	}
+}
+
+// places reads where the fleet whose state is under dir has its containerd's
+// short-lived files, and the id of its worker.
+func places(t testing.TB, dir string) (run, worker string) {
+	t.Helper()
+	config, err := os.ReadFile(filepath.Join(dir, "state", "containerd", "config.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := regexp.MustCompile(`address = "([^"]+)"`).FindSubmatch(config)
+	id, err := os.ReadFile(filepath.Join(dir, "state", "worker-id"))
+	if err != nil || socket == nil {
+		t.Fatal("the fleet's state has no worker id or no containerd", err)
+	}
+	return filepath.Dir(string(socket[1])), strings.TrimSpace(string(id))
 }
 
 func count(t testing.TB, patterns ...string) int {
