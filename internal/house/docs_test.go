@@ -3,6 +3,7 @@ package house
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -11,11 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/catalog"
 )
 
 var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	block   = regexp.MustCompile("(?ms)^```(go|yaml)\n(.*?)^```$")
 	fenced  = regexp.MustCompile("(?ms)^```.*?^```$")
 	target  = regexp.MustCompile(`(?m)^([a-z-]+):`)
 	command = regexp.MustCompile("(?m)(?:`|^(?:\\$ )?)make ([a-z-]+)")
@@ -127,6 +130,42 @@ func TestEndsAreDocumented(t *testing.T) {
 	got, _, _ := strings.Cut("| cause | kind |"+after, "\n\n")
 	if diff := cmp.Diff(want.String(), got+"\n"); diff != "" {
 		t.Errorf("the table of ends differs from call.Ends (-want +got):\n%s", diff)
+	}
+}
+
+// Code in the documentation is code: Go programs compile, tool files are valid.
+func TestExamplesInDocsAreTrue(t *testing.T) {
+	programs, tools := 0, 0
+	eachDoc(t, func(name, text string) {
+		for _, m := range block.FindAllStringSubmatch(text, -1) {
+			switch language, code := m[1], m[2]; {
+			case language == "go" && strings.HasPrefix(code, "package main"):
+				programs++
+				compile(t, name, code)
+			case language == "yaml" && strings.Contains(code, "kind: Tool"):
+				tools++
+				if _, err := catalog.Parse([]byte(code)); err != nil {
+					t.Errorf("%s: its tool file is not valid: %v", name, err)
+				}
+			}
+		}
+	})
+	if programs == 0 || tools == 0 {
+		t.Errorf("found %d programs and %d tool files; the pattern is wrong", programs, tools)
+	}
+}
+
+// compile builds a program as part of this module, and throws it away.
+func compile(t *testing.T, name, code string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(file, []byte(code), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", os.DevNull, file)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s: its program does not compile: %v\n%s", name, err, out)
 	}
 }
 
