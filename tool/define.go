@@ -31,8 +31,11 @@ type definition struct {
 func UseWhen(hint string) Option { return func(d *definition) { d.info.UseWhen = hint } }
 
 // Annotate says what a call does. Without it a call counts as one that may not
-// be repeated.
-func Annotate(a Annotations) Option { return func(d *definition) { d.info.Annotations = a } }
+// be repeated. ReadOnly implies Idempotent.
+func Annotate(a Annotations) Option {
+	a.Idempotent = a.Idempotent || a.ReadOnly
+	return func(d *definition) { d.info.Annotations = a }
+}
 
 // EditInput changes the schema of the arguments: an enum, a minimum, a default.
 func EditInput(edit func(*jsonschema.Schema)) Option {
@@ -222,6 +225,9 @@ func parts(out any) ([]agui.Part, error) {
 	case string:
 		return []agui.Part{agui.Text(out)}, nil
 	case []byte:
+		if len(out) == 0 {
+			return nil, nil // media without bytes is none
+		}
 		return []agui.Part{agui.MediaOf(out)}, nil
 	}
 	raw, err := encode(out)

@@ -51,6 +51,7 @@ func TestWhatAFunctionReturns(t *testing.T) {
 	}{
 		{"text", returning("a<b", nil), []agui.Part{agui.Text("a<b")}, nil, ""},
 		{"bytes", returning(png, nil), []agui.Part{image}, nil, ""},
+		{"no bytes", returning([]byte{}, nil), nil, nil, ""},
 		{"a struct", returning(text{"<é>"}, nil), []agui.Part{agui.Text(`{"text":"<é>"}`)}, nil, ""},
 		{"a number", returning(7, nil), []agui.Part{agui.Text("7")}, nil, ""},
 		{"nothing", returning[any](nil, nil), []agui.Part{agui.Text("null")}, nil, ""},
@@ -136,7 +137,7 @@ func TestInfo(t *testing.T) {
 		t.Fatal(err)
 	}
 	object := `{"type":"object","properties":{"text":{"type":"string","description":"a text"}},"required":["text"],"additionalProperties":false}`
-	want := `{"name":"t","description":"d","use_when":"often","input_schema":` + object + `,"output_schema":` + object + `,"parallel":true,"annotations":{"readOnly":true}}`
+	want := `{"name":"t","description":"d","use_when":"often","input_schema":` + object + `,"output_schema":` + object + `,"parallel":true,"annotations":{"readOnly":true,"idempotent":true}}`
 	if string(got) != want {
 		t.Errorf("info = %s\nwant   %s", got, want)
 	}
@@ -166,7 +167,7 @@ func TestDefinePanics(t *testing.T) {
 		`not valid regex`: func() {
 			Define("t", "d", func(context.Context, *Call, text) (string, error) { return "", nil }, EditInput(func(s *jsonschema.Schema) { s.Properties["text"].Pattern = "(" }))
 		},
-		`tool: the server tool "w" has no`: func() { DefineServer(Info{Name: "w"}) },
+		`tool: "w": a server tool has a server type`: func() { DefineServer(Info{Name: "w"}) },
 	} {
 		func() {
 			defer func() {

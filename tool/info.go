@@ -2,7 +2,7 @@ package tool
 
 import (
 	"encoding/json"
-	"fmt"
+	"errors"
 
 	"github.com/toolfleet/toolfleet/call"
 )
@@ -56,9 +56,9 @@ type Annotations struct {
 func (i Info) validate() error {
 	switch {
 	case !call.ValidToolName(i.Name):
-		return fmt.Errorf("tool: the name %q is not 1 to 64 of A-Z, a-z, 0-9, _ and -", i.Name)
+		return errors.New("the name is not 1 to 64 of A-Z, a-z, 0-9, _ and -")
 	case i.Kind == KindServer && i.ServerType == "":
-		return fmt.Errorf("tool: the server tool %q has no server type", i.Name)
+		return errors.New("a server tool has a server type, such as web_search")
 	}
 	return nil
 }

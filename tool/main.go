@@ -100,41 +100,36 @@ func (p program) serve(ctx context.Context, t Tool, req Request, out io.Writer) 
 	req.OnUpdate = updates.send
 	r, err := t.Run(ctx, req)
 	updates.close()
+	if err == nil {
+		err = p.deliver(r, out)
+	}
 	if err != nil {
 		return p.fail(exitFailed, err)
-	}
-	line, err := encodeResult(r)
-	if err != nil {
-		return p.fail(exitFailed, err)
-	}
-	if len(line) > MaxMessage {
-		return p.serveLarge(r, len(line), out)
-	}
-	if _, err := out.Write(append(line, '\n')); err != nil {
-		return p.fail(exitFailed, fmt.Errorf("write the result: %w", err))
 	}
 	return exitOK
 }
 
-// serveLarge delivers a result that is too long for a message. One plain part
-// goes to stdout, which takes more and is the answer when there is no message;
-// anything else becomes an error result.
-func (p program) serveLarge(r Result, size int, out io.Writer) int {
-	if data, ok := plain(r); ok {
-		if _, err := p.stdout.Write(data); err != nil {
-			return p.fail(exitFailed, fmt.Errorf("write the result: %w", err))
-		}
-		return exitOK
-	}
-	tooLarge := call.Failure(call.KindToolError, fmt.Sprintf("The result is %d bytes long as a message, and at most %d are allowed. Return a single text or []byte, which may be larger, or less.", size, MaxMessage))
-	line, err := encodeResult(tooLarge)
+// deliver sends a result. One that is too long for a message goes to stdout
+// when it is one plain part, since stdout takes more and is the answer when
+// there is no message; any other becomes an error result.
+func (p program) deliver(r Result, out io.Writer) error {
+	line, err := encodeResult(r)
 	if err != nil {
-		return p.fail(exitFailed, err)
+		return err
 	}
-	if _, err := out.Write(append(line, '\n')); err != nil {
-		return p.fail(exitFailed, fmt.Errorf("write the result: %w", err))
+	if size := len(line); size > MaxMessage {
+		if data, ok := plain(r); ok {
+			_, err := p.stdout.Write(data)
+			return err
+		}
+		line, err = encodeResult(call.Failure(call.KindToolError, fmt.Sprintf(
+			"The result is %d bytes long as a message, and at most %d are allowed. A single text or []byte may be larger.", size, MaxMessage)))
+		if err != nil {
+			return err
+		}
 	}
-	return exitOK
+	_, err = out.Write(append(line, '\n'))
+	return err
 }
 
 // print answers a person.

@@ -45,7 +45,7 @@ type Request struct {
 func DefineServer(info Info) Tool {
 	info.Kind = KindServer
 	if err := info.validate(); err != nil {
-		panic(err.Error())
+		panic(fmt.Sprintf("tool: %q: %v", info.Name, err))
 	}
 	return serverTool{info}
 }

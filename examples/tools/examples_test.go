@@ -67,9 +67,6 @@ func TestDeclarations(t *testing.T) {
 				t.Fatalf("%v: %s", err, out)
 			}
 			want, got := infos[0], s.Info()
-			if want.Annotations.ReadOnly {
-				want.Annotations.Idempotent = true
-			}
 			want.Kind = catalog.TypeFunction
 			if diff := cmp.Diff(normal(t, want), normal(t, got)); diff != "" {
 				t.Errorf("tool.yaml differs from --describe (-described +declared):\n%s", diff)

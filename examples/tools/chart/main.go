@@ -31,7 +31,7 @@ type input struct {
 func main() {
 	tool.Main(tool.DefineParallel("chart", "Draws a bar chart of numbers, as a PNG.", draws,
 		tool.UseWhen("Use it when a person should see how numbers compare."),
-		tool.Annotate(tool.Annotations{ReadOnly: true, Idempotent: true}),
+		tool.Annotate(tool.Annotations{ReadOnly: true}),
 		tool.EditInput(func(s *jsonschema.Schema) {
 			values := s.Properties["values"]
 			values.MinItems, values.MaxItems = new(1), new(most)

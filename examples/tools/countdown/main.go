@@ -23,7 +23,7 @@ type input struct {
 
 func main() {
 	tool.Main(tool.DefineParallel("countdown", "Counts down to zero, ten steps a second, and shows how far it is.", countdown,
-		tool.Annotate(tool.Annotations{ReadOnly: true, Idempotent: true}),
+		tool.Annotate(tool.Annotations{ReadOnly: true}),
 		tool.EditInput(func(s *jsonschema.Schema) {
 			s.Properties["from"].Minimum = new(1.0)
 			s.Properties["from"].Maximum = new(float64(highest))

@@ -22,7 +22,7 @@ type count struct {
 
 func main() {
 	tool.Main(tool.DefineParallel("word-count", "Counts the words, lines and characters of a text.", countWords,
-		tool.Annotate(tool.Annotations{ReadOnly: true, Idempotent: true})))
+		tool.Annotate(tool.Annotations{ReadOnly: true})))
 }
 
 func countWords(_ context.Context, _ *tool.Call, in input) (count, error) {
