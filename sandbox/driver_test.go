@@ -281,7 +281,7 @@ func TestStdinWindow(t *testing.T) {
 			sb := openFake(t, &fakeRuntime{agent: func(a *fakeAgent) { a.idle(); <-stuck }})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			context.AfterFunc(ctx, func() { close(stuck) })
+			context.AfterFunc(ctx, func() { wait(time.Second); close(stuck) })
 			exit, err := sb.Run(ctx, p, sandbox.Sink{})
 			if err != nil || exit.Cause != sandbox.CauseStopped {
 				t.Errorf("cause %q, error %v", exit.Cause, err)

@@ -63,15 +63,21 @@ func (s *stdin) run(file *os.File, credit func(n int)) {
 			}
 		}
 		if len(batch) > 0 {
+			s.settle(len(batch))
 			credit(len(batch))
-			s.mu.Lock()
-			s.owed -= len(batch)
-			s.mu.Unlock()
 		}
 		if last {
 			return
 		}
 	}
+}
+
+// settle takes n bytes off what is owed. It comes before the credit: a host may
+// answer a credit faster than this goroutine goes on.
+func (s *stdin) settle(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owed -= n
 }
 
 // next waits for bytes or for the end, and swaps what is pending for spare.

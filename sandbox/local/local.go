@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -104,10 +103,10 @@ func (r *Runtime) List(context.Context) ([]sandbox.Record, error) {
 	}
 	var found []sandbox.Record
 	for _, e := range entries {
-		rec, err := readRecord(filepath.Join(r.cfg.Dir, e.Name()))
-		if errors.Is(err, fs.ErrNotExist) && !e.IsDir() {
+		if !e.IsDir() {
 			continue // not a sandbox
 		}
+		rec, err := readRecord(filepath.Join(r.cfg.Dir, e.Name()))
 		if err != nil {
 			// Half made, or its maker died in the middle: still ours to list.
 			info, err := e.Info()
