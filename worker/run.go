@@ -137,7 +137,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 	defer late(nil)
 
 	started := time.Now()
-	voice := a.newVoice(started, func() { late(errLate) })
+	voice := a.newVoice(ctx, started, func() { late(errLate) })
 	exit, err := sb.Run(runCtx, sandbox.Process{
 		Argv:        spec.Command,
 		Env:         environ(spec.Env, a.job.Call),

@@ -46,7 +46,7 @@ type voice struct {
 }
 
 // newVoice begins with the status running.
-func (a *attempt) newVoice(started time.Time, late func()) *voice {
+func (a *attempt) newVoice(ctx context.Context, started time.Time, late func()) *voice {
 	v := &voice{
 		a: a, started: started, late: late,
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
@@ -57,7 +57,8 @@ func (a *attempt) newVoice(started time.Time, late func()) *voice {
 		},
 	}
 	v.wake <- struct{}{}
-	go v.run()
+	// What is said about a run goes out to its end, also when it is stopped.
+	go v.run(context.WithoutCancel(ctx))
 	return v
 }
 
@@ -113,7 +114,7 @@ func (v *voice) change(f func()) {
 
 // run publishes until close. The pause after each event is what bounds the
 // rate; a change during the pause waits in wake.
-func (v *voice) run() {
+func (v *voice) run(ctx context.Context) {
 	defer close(v.done)
 	for {
 		select {
@@ -121,7 +122,7 @@ func (v *voice) run() {
 		case <-v.quit:
 			return
 		}
-		v.publish(context.Background())
+		v.publish(ctx)
 		pause := time.NewTimer(voiceInterval)
 		select {
 		case <-pause.C:

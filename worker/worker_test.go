@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 		agentPath = filepath.Join(dir, "agent")
-		build := exec.Command("go", "build", "-buildvcs=false", "-o", agentPath, "../cmd/agent")
+		build := exec.CommandContext(context.Background(), "go", "build", "-buildvcs=false", "-o", agentPath, "../cmd/agent")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			panic(string(out))

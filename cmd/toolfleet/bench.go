@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 
 	"github.com/toolfleet/toolfleet/cmd/internal/bench"
@@ -18,7 +19,7 @@ type BenchCmd struct {
 }
 
 // Run measures and prints name-value lines.
-func (c *BenchCmd) Run(ctx context.Context, term *terminal) error {
+func (c *BenchCmd) Run(ctx context.Context, term *terminal) (err error) {
 	if c.Rounds < 1 || c.Calls < 1 {
 		return usagef("rounds and calls must be at least 1")
 	}
@@ -38,7 +39,7 @@ func (c *BenchCmd) Run(ctx context.Context, term *terminal) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	ctx, stop := part.Signals(ctx, func() { os.Exit(exitFailed) })
 	defer stop()
 	return bench.Run(ctx, bench.Config{

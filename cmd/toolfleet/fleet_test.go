@@ -71,7 +71,7 @@ func startFleet(t testing.TB, state string, flags ...string) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.cmd = exec.Command(exe, append([]string{
+	f.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), exe, append([]string{
 		"up", "--state", filepath.Join(state, "state"), "--tools", tools, "--images", images,
 		"--programs", root, "--listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0",
 	}, flags...)...)
@@ -246,7 +246,7 @@ func (f *fleet) events(id string, each func(event map[string]any) bool) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, "GET", f.http+"/v1/calls/"+id+"/events", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.http+"/v1/calls/"+id+"/events", nil)
 	if err != nil {
 		f.t.Fatal(err)
 	}

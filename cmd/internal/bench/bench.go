@@ -8,6 +8,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -48,25 +49,17 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if e := bare.Stop(); err == nil {
-			err = e
-		}
-	}()
+	defer func() { err = errors.Join(err, bare.Stop()) }()
 	fleet, err := startFleet(ctx, c)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if e := fleet.stop(); err == nil {
-			err = e
-		}
-	}()
+	defer func() { err = errors.Join(err, fleet.stop()) }()
 	bus, err := openBus(ctx, filepath.Join(c.Dir, "bus"))
 	if err != nil {
 		return err
 	}
-	defer bus.close()
+	defer func() { err = errors.Join(err, bus.close()) }()
 
 	figures := map[string][]float64{}
 	for n := range c.Rounds + 1 {

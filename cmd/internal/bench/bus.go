@@ -61,8 +61,7 @@ func openBus(ctx context.Context, dir string) (*bus, error) {
 	}
 	p, err := part.OpenBus(ctx, b.nc, nil)
 	if err != nil {
-		b.close()
-		return nil, err
+		return nil, errors.Join(err, b.close())
 	}
 	logger := slog.New(slog.DiscardHandler)
 	b.d = &dispatch.Dispatcher{Log: p.Log, Queue: p.Queue, Catalog: c, Blobs: p.Blobs, Logger: logger}
@@ -93,13 +92,15 @@ func (b *bus) call(ctx context.Context) error {
 	return err
 }
 
-func (b *bus) close() {
+func (b *bus) close() error {
+	var errs []error
 	if b.stop != nil {
 		b.stop()
 		for _, done := range b.done {
-			<-done
+			errs = append(errs, <-done)
 		}
 	}
 	b.nc.Close()
 	b.server.Shutdown()
+	return errors.Join(errs...)
 }

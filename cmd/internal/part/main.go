@@ -81,7 +81,7 @@ func Signals(parent context.Context, hurry func()) (ctx context.Context, stop fu
 // Serve serves h on address until ctx is done. It is for a worker's health and
 // metrics; the dispatcher's doors have a server of their own.
 func Serve(ctx context.Context, address string, h http.Handler, logger *slog.Logger) error {
-	l, err := net.Listen("tcp", address)
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("cannot listen on %s: %w", address, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
 // Programs are the programs that a worker needs beside itself.
@@ -44,7 +45,7 @@ func FindPrograms(dir string) (Programs, error) {
 func (p Programs) Containerd() (string, error) {
 	dirs := p.dirs
 	if path, err := exec.LookPath("containerd"); err == nil {
-		dirs = append(dirs[:len(dirs):len(dirs)], filepath.Dir(path))
+		dirs = append(slices.Clip(dirs), filepath.Dir(path))
 	}
 	for _, d := range dirs {
 		if executable(filepath.Join(d, "containerd")) && executable(filepath.Join(d, "containerd-shim-runc-v2")) && executable(filepath.Join(d, "runc")) {
