@@ -97,7 +97,7 @@ func TestParseFaults(t *testing.T) {
 		{"syntax", "a: [\n", "yaml: "},
 		{"not a mapping", "- a\n", "is a list; expected a tool"},
 		{"two documents", minimal + "---\n" + minimal, "holds more than one document"},
-		{"unknown field", minimal + "parametres: {}\n", "7: parametres: unknown field; the nearest known ones are parameters"},
+		{"unknown field", minimal + "parametres: {}\n", "7: parametres: unknown field; did you mean parameters?"},
 		{"unknown inner field", minimal + "limits:\n  cpu: 1\n  mem: 1Gi\n", "9: limits.mem: unknown field"},
 		{"twice", minimal + "image: j\n", "7: image: is given twice; the first is on line 5"},
 		{"number for text", strings.Replace(minimal, "name: t", "name: 123", 1), "3: name: expected text (put it in quotes), got 123"},

@@ -29,6 +29,16 @@ func nearest(name string, names []string, n int) []string {
 	return near
 }
 
+// didYouMean offers the one name that a slip of the hand turns into name.
+func didYouMean(name string, names []string) string {
+	for _, candidate := range nearest(name, names, 1) {
+		if distance(strings.ToLower(cut(name)), strings.ToLower(candidate)) <= 2 {
+			return "; did you mean " + candidate + "?"
+		}
+	}
+	return ""
+}
+
 // distance is Levenshtein's, over bytes.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)

@@ -166,7 +166,7 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, field string) {
 	d.members(n, field, func(key *yaml.Node, value *yaml.Node, inner string) {
 		i, known := fields[key.Value]
 		if !known {
-			d.fault(key, inner, "unknown field; the nearest known ones are %s", strings.Join(nearest(key.Value, names, 3), ", "))
+			d.fault(key, inner, "unknown field%s", didYouMean(key.Value, names))
 			return
 		}
 		d.value(value, v.Field(i), inner)
