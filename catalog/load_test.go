@@ -176,7 +176,7 @@ func TestParseListsEveryFault(t *testing.T) {
 	for _, p := range problems {
 		got = append(got, p.Field)
 	}
-	want := []string{"colour", "limits.cpu", "apiVersion", "name", "description", "image", "command", "limits.pids"}
+	want := []string{"apiVersion", "description", "image", "command", "name", "colour", "limits.cpu", "limits.pids"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("faulty fields (-want +got):\n%s", diff)
 	}

@@ -2,12 +2,14 @@ package catalog
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -62,6 +64,7 @@ func Parse(data []byte) (Spec, error) {
 		}
 	}
 	if len(d.problems) > 0 {
+		slices.SortStableFunc(d.problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
 		return Spec{}, d.problems
 	}
 	return s, nil
