@@ -246,12 +246,11 @@ func TestAHandlerThatDoesNotReturnIsReported(t *testing.T) {
 }
 
 // TestADrainingServerKeepsNothing drains a server while jobs are pushed. What
-// it was being handed at that moment is given back at once: the next server
-// gets everything long before the ack wait of 15 s is over.
+// it was being handed at that moment must be given back: the ack wait, which
+// would bring it back too, is longer than the test.
 func TestADrainingServerKeepsNothing(t *testing.T) {
 	const rounds, jobs = 10, 20
-	q := open(t, natsdtest.JetStream(t), queue.Options{})
-	began := time.Now()
+	q := open(t, natsdtest.JetStream(t), queue.Options{AckWait: time.Hour})
 	for round := range rounds {
 		had := make(chan *queue.Delivery, jobs)
 		first := serve(t, &queue.Server{Queue: q, Slots: 8, Handler: acks(t, had)})
@@ -270,9 +269,6 @@ func TestADrainingServerKeepsNothing(t *testing.T) {
 		if err := second(); err != nil {
 			t.Error(err)
 		}
-	}
-	if took := time.Since(began); took > rounds*10*time.Second {
-		t.Errorf("took %s: jobs were stuck until their ack wait was over", took)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/toolfleet/toolfleet/agui"
@@ -66,7 +67,7 @@ func value(data []byte, name string, v any) error {
 func metadata(data []byte) (agui.Metadata, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return nil, fmt.Errorf("results: event is not an object: %w", err)
+		return nil, errors.New("results: event is not an object")
 	}
 	for dec.More() {
 		name, err := dec.Token()

@@ -161,7 +161,7 @@ func (f *Follower) next(ctx context.Context) (e Entry, ok bool, err error) {
 
 // wait waits for a live entry, or long enough to doubt that one will come.
 func (f *Follower) wait(ctx context.Context) error {
-	patience := recheckPoll
+	patience := f.log.poll
 	if f.log.followsAll() && f.log.running.Load() > 0 {
 		patience = recheckLive
 	}

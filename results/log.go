@@ -74,6 +74,8 @@ type Log struct {
 	index   index
 	// mine is the sequence of the newest entry that this process appended.
 	mine atomic.Uint64
+	// poll is recheckPoll, but in tests.
+	poll time.Duration
 	// running counts the Runs that are under way, for there may be none.
 	running atomic.Int32
 }
@@ -106,7 +108,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Log, error) 
 		return nil, fmt.Errorf("results: stream %s: %w", Stream, err)
 	}
 	info := stream.CachedInfo()
-	l := &Log{js: js, server: newServer(js), opts: o, start: info.State.LastSeq}
+	l := &Log{js: js, server: newServer(js), opts: o, start: info.State.LastSeq, poll: recheckPoll}
 	l.fill = fill{stream: stream, max: o.MaxBytes}
 	l.fill.set(info.State.Bytes)
 	l.fan.init(info.State.LastSeq, l.followsAll())

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -122,7 +121,7 @@ func kinds(entries []results.Entry) []string {
 }
 
 func TestALogFromEndToEnd(t *testing.T) {
-	l := open(t, natsdtest.JetStream(t), results.Options{Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	l := open(t, natsdtest.JetStream(t), results.Options{})
 	ref, seq := admit(t, l, "c1")
 	live, err := l.Follow(t.Context(), ref, seq)
 	if err != nil {
