@@ -45,7 +45,7 @@ func StartBare(ctx context.Context, binDir, dir string, archive io.Reader) (b *B
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("containerd: bare: %w", err)
 	}
-	b.cmd = exec.Command(filepath.Join(binDir, "containerd"), "--config", config)
+	b.cmd = exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(binDir, "containerd"), "--config", config)
 	b.cmd.Env = []string{"PATH=" + binDir + ":/usr/sbin:/usr/bin:/sbin:/bin"}
 	if err := b.cmd.Start(); err != nil {
 		b.cmd = nil

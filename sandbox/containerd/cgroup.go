@@ -181,39 +181,42 @@ func (c cgroup) killOnce(pids []int) error {
 }
 
 // remove deletes the group's directories, which must hold no process.
-func (c cgroup) remove() error {
+func (c cgroup) remove(ctx context.Context) error {
 	var errs []error
 	for _, dir := range c.dirs() {
-		errs = append(errs, removeGroup(dir))
+		errs = append(errs, removeGroup(ctx, dir))
 	}
 	return errors.Join(errs...)
 }
 
-// removeGroup removes dir and the groups below it. The kernel may need a
-// moment after the last process.
-func removeGroup(dir string) error {
+// removeGroup removes dir and the groups below it.
+func removeGroup(ctx context.Context, dir string) error {
 	children, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	for _, e := range children {
 		if e.IsDir() {
-			if err := removeGroup(filepath.Join(dir, e.Name())); err != nil {
+			if err := removeGroup(ctx, filepath.Join(dir, e.Name())); err != nil {
 				return err
 			}
 		}
 	}
-	for range 50 {
-		err = unix.Rmdir(dir)
-		if !errors.Is(err, unix.EBUSY) {
-			break
+	for {
+		err := unix.Rmdir(dir)
+		if err == nil || errors.Is(err, unix.ENOENT) {
+			return nil
 		}
-		time.Sleep(2 * time.Millisecond)
+		// The kernel needs a moment after the last process.
+		if !errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("containerd: remove group %s: %w", dir, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("containerd: remove group %s: %w: %w", dir, err, context.Cause(ctx))
+		case <-time.After(2 * time.Millisecond):
+		}
 	}
-	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("containerd: remove group %s: %w", dir, err)
-	}
-	return nil
 }
 
 // children lists the names of the groups below c.

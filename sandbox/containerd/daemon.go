@@ -83,7 +83,7 @@ func StartDaemon(ctx context.Context, cfg DaemonConfig) (*Daemon, error) {
 		d.unlock()
 		return nil, err
 	}
-	go d.supervise()
+	go d.supervise(context.WithoutCancel(ctx))
 	return d, nil
 }
 
@@ -95,19 +95,21 @@ func (d *Daemon) BinDir() string { return d.bin }
 
 // begin does everything up to a containerd that answers.
 func (d *Daemon) begin(ctx context.Context) error {
-	for _, dir := range []string{d.paths.dir, runBase, d.paths.run, d.paths.bundles, d.paths.temp} {
-		if err := mkdirWalkable(dir); err != nil {
-			return err
-		}
+	var err error
+	if d.digest, err = d.programDigest(); err != nil {
+		return err
+	}
+	if err := mkdirWalkable(d.paths.dir); err != nil {
+		return err
 	}
 	if err := d.takeLock(); err != nil {
 		return err
 	}
-	digest, err := d.programDigest()
-	if err != nil {
-		return err
+	for _, dir := range []string{runBase, d.paths.run, d.paths.bundles, d.paths.temp} {
+		if err := mkdirWalkable(dir); err != nil {
+			return err
+		}
 	}
-	d.digest = digest
 	adopted, err := d.adopt(ctx)
 	if err != nil || adopted {
 		return err
@@ -214,7 +216,7 @@ func (d *Daemon) spawn(ctx context.Context) error {
 	defer func() { _ = logFile.Close() }()
 
 	// No context: ending it with SIGKILL is Stop's last resort only.
-	cmd := exec.Command(filepath.Join(d.bin, "containerd"), "--config", d.paths.config) //nolint:gosec,noctx // our own program, ended by Stop
+	cmd := exec.Command(filepath.Join(d.bin, "containerd"), "--config", d.paths.config) //nolint:noctx // ended by Stop
 	// The shims inherit this environment: they find runc on the PATH, and put
 	// the mounts of a start under TMPDIR, where the clean-up looks.
 	cmd.Env = []string{"PATH=" + d.bin + ":/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR=" + d.paths.temp}

@@ -83,15 +83,6 @@ func (d *disk) mounts() []specs.Mount {
 	return mounts
 }
 
-// space tells how many bytes and inodes are free.
-func (d *disk) space() (bytes, inodes int64, err error) {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(d.path, &fs); err != nil {
-		return 0, 0, err
-	}
-	return int64(fs.Bavail) * fs.Bsize, int64(fs.Ffree), nil
-}
-
 // remove unmounts the disk; its contents go with it.
 func (d *disk) remove() error {
 	if err := unix.Unmount(d.path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil &&

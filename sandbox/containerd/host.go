@@ -96,7 +96,7 @@ func Preflight(stateDir string) error {
 		return errors.New("containerd: toolfleet runs containers and must be root; start it with sudo")
 	case cgroupMode() == "none":
 		return errors.New("containerd: no cgroups are mounted; mount cgroup2 at /sys/fs/cgroup or boot with systemd")
-	case !hasLine("/proc/filesystems", "overlay") && exec.Command("modprobe", "overlay").Run() != nil:
+	case !hasLine("/proc/filesystems", "overlay") && exec.Command("modprobe", "overlay").Run() != nil: //nolint:noctx // a moment, at the start of the program
 		return errors.New("containerd: the kernel has no overlayfs; load it with modprobe overlay")
 	}
 	return checkStateDir(stateDir)
@@ -159,9 +159,9 @@ func kernel() string {
 }
 
 func version(path string) string {
-	out, err := exec.Command(path, "--version").Output() //nolint:gosec // one of programs
+	out, err := exec.Command(path, "--version").Output() //nolint:noctx // answers at once
 	if err != nil {
-		if out, err = exec.Command(path, "-v").Output(); err != nil { //nolint:gosec // the shim knows -v only
+		if out, err = exec.Command(path, "-v").Output(); err != nil { //nolint:noctx // answers at once
 			return ""
 		}
 	}

@@ -102,8 +102,10 @@ func (r *idRange) mapping() []specs.LinuxIDMapping {
 	return []specs.LinuxIDMapping{{ContainerID: 0, HostID: r.base, Size: rangeSize}}
 }
 
-// rangeHeld tells whether a living worker holds the range that a label names.
-func rangeHeld(label string) bool {
+// rangeHeld tells whether a living worker holds the range that a label names,
+// for the sandbox in cg. When that sandbox is dead, somebody else may have the
+// range by now.
+func rangeHeld(label string, cg cgroup) bool {
 	base, n, ok := parseRange(label)
 	if !ok {
 		return false
@@ -113,7 +115,11 @@ func rangeHeld(label string) bool {
 		return false
 	}
 	defer func() { _ = f.Close() }()
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+	if !errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK) {
+		return false
+	}
+	holder, err := os.ReadFile(f.Name())
+	return err != nil || string(holder) == cg.path
 }
 
 func parseRange(label string) (base uint32, n int, ok bool) {

@@ -124,7 +124,7 @@ func (i *instance) remove(ctx context.Context) error {
 	if i.tasked {
 		errs = append(errs, i.rt.deleteTask(ctx, i.id))
 	}
-	errs = append(errs, i.cgroup.remove())
+	errs = append(errs, i.cgroup.remove(ctx))
 	if i.disk != nil {
 		errs = append(errs, i.disk.remove())
 	}

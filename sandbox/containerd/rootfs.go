@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
@@ -17,6 +18,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
 	chains "github.com/opencontainers/image-spec/identity"
+	"golang.org/x/sys/unix"
 
 	"github.com/toolfleet/toolfleet/sandbox"
 )
@@ -131,10 +133,20 @@ func (r *Runtime) furnishLayer(ctx context.Context, chain digest.Digest, name st
 	return wrap("furnish root filesystem", err)
 }
 
-// withMounted calls fn with a directory where mounts are mounted.
+// withMounted calls fn with a directory where mounts are mounted. Its parent is
+// locked meanwhile, which tells a sweep that somebody alive is at work there.
 func (r *Runtime) withMounted(mounts []mount.Mount, fn func(dir string) error) (err error) {
-	dir, err := os.MkdirTemp(r.dir, "furnish-")
+	parent, err := os.MkdirTemp(r.dir, furnishPrefix)
 	if err != nil {
+		return err
+	}
+	lock, err := lockDir(parent)
+	if err != nil {
+		return errors.Join(err, os.Remove(parent))
+	}
+	defer func() { err = errors.Join(err, os.Remove(parent), lock.Close()) }()
+	dir := filepath.Join(parent, "root")
+	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.Remove(dir)) }()
@@ -143,6 +155,40 @@ func (r *Runtime) withMounted(mounts []mount.Mount, fn func(dir string) error) (
 	}
 	defer func() { err = errors.Join(err, mount.UnmountAll(dir, 0)) }()
 	return fn(dir)
+}
+
+const furnishPrefix = "furnish-"
+
+// lockDir takes a lock on a directory, or fails if somebody has it.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// sweepFurnishing removes what somebody left who died while furnishing.
+func (r *Runtime) sweepFurnishing() error {
+	var errs []error
+	for _, name := range childDirs(r.dir) {
+		if !strings.HasPrefix(name, furnishPrefix) {
+			continue
+		}
+		dir := filepath.Join(r.dir, name)
+		lock, err := lockDir(dir)
+		if err != nil {
+			continue // at work, or gone
+		}
+		if err = unmountBelow(dir); err == nil {
+			err = os.RemoveAll(dir)
+		}
+		errs = append(errs, err, lock.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // mountPoints must be there before the start, since the root is read-only.

@@ -23,8 +23,11 @@ import (
 // far go through.
 const shimRuntime = "io.containerd.runc.v2"
 
-// undoTimeout bounds the undoing of a failed start, and each step of an end.
-const undoTimeout = 20 * time.Second
+// Bounds of a start once it has begun to make things, and of its undoing.
+const (
+	makeTimeout = 30 * time.Second
+	undoTimeout = 20 * time.Second
+)
 
 // Start makes the sandbox id and returns once its agent runs.
 func (r *Runtime) Start(ctx context.Context, id string, spec sandbox.Spec) (sandbox.Instance, error) {
@@ -41,6 +44,9 @@ func (r *Runtime) Start(ctx context.Context, id string, spec sandbox.Spec) (sand
 	root, err := r.ensure(ctx, spec.Image, spec.Pull)
 	if err != nil {
 		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("containerd: start %s: %w", id, context.Cause(ctx))
 	}
 	i := &instance{id: id, rt: r, cgroup: r.sandboxGroup(id)}
 	if err := i.start(ctx, root, opts, withDefaults(spec.Limits)); err != nil {
@@ -64,7 +70,14 @@ func (r *Runtime) handler(name string) (*options.Options, error) {
 }
 
 // start goes step by step; each step leaves in i what Close has to undo.
+//
+// A cancellation is heeded before and after, but not in between: a message to
+// containerd whose answer nobody waits for may still take effect after
+// everything was undone. All of it takes a tenth of a second.
 func (i *instance) start(ctx context.Context, root *rootfs, opts *options.Options, limits sandbox.Limits) error {
+	caller := ctx
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), makeTimeout)
+	defer cancel()
 	var err error
 	if i.ids, err = takeRange(i.rt.cfg.SubIDBase, i.cgroup); err != nil {
 		return err
@@ -94,8 +107,13 @@ func (i *instance) start(ctx context.Context, root *rootfs, opts *options.Option
 	if err := i.stdio.connected(); err != nil {
 		return err
 	}
-	_, err = i.rt.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: i.id})
-	return wrap("start task", err)
+	if _, err := i.rt.client.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: i.id}); err != nil {
+		return wrap("start task", err)
+	}
+	if caller.Err() != nil {
+		return fmt.Errorf("containerd: start %s: %w", i.id, context.Cause(caller))
+	}
+	return nil
 }
 
 // record is the container as containerd will know it.

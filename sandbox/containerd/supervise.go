@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 // supervise starts containerd again when it dies, with growing pauses, and
 // keeps its log short. Sandboxes survive a restart: their shims go on, and the
 // new containerd finds them.
-func (d *Daemon) supervise() {
+func (d *Daemon) supervise(ctx context.Context) {
 	defer close(d.done)
 	const shortest, longest = 100 * time.Millisecond, 10 * time.Second
 	pause := shortest
@@ -33,14 +34,16 @@ func (d *Daemon) supervise() {
 		case <-time.After(pause):
 		}
 		pause = min(2*pause, longest)
-		if err := d.respawn(); err != nil {
+		if err := d.respawn(ctx); err != nil {
 			d.log.Error("containerd does not start", "error", err)
 		}
 	}
 }
 
-func (d *Daemon) respawn() error {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout) //nolint:contextcheck // outlives whoever called StartDaemon
+// respawn starts containerd again, on a context that outlives the start of the
+// daemon.
+func (d *Daemon) respawn(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	return d.spawn(ctx)
 }
@@ -150,9 +153,9 @@ func unmountBelow(dir string) error {
 		return err
 	}
 	var errs []error
-	for i := len(points) - 1; i >= 0; i-- {
-		if err := unix.Unmount(points[i], unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-			errs = append(errs, fmt.Errorf("containerd: unmount %s: %w", points[i], err))
+	for _, point := range slices.Backward(points) {
+		if err := unix.Unmount(point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			errs = append(errs, fmt.Errorf("containerd: unmount %s: %w", point, err))
 		}
 	}
 	return errors.Join(errs...)

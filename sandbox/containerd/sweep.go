@@ -43,34 +43,51 @@ func (r *Runtime) Sweep(ctx context.Context) (SweepReport, error) {
 	// and not the work of somebody who is just starting.
 	dirs := childDirs(filepath.Join(r.dir, "sandboxes"))
 	groups := r.group.children()
-	shims, err := shimsOf(r.cfg.Address)
+	recorded, dead, err := r.records(ctx)
 	if err != nil {
 		return report, err
 	}
-	found, err := r.client.ContainerService().List(ctx)
-	if err != nil {
-		return report, wrap("list containers", err)
-	}
-	recorded := map[string]bool{}
-	var dead []string
-	for _, c := range found {
-		recorded[c.ID] = true
-		if r.abandoned(c) {
-			dead = append(dead, c.ID)
+	errs := []error{r.removeAll(ctx, dead, &report), r.sweepFurnishing(), r.sweepShims(ctx, &report)}
+	for _, id := range groups {
+		if !recorded[id] {
+			g := r.sandboxGroup(id)
+			errs = append(errs, g.kill(ctx), g.remove(ctx))
+			report.Groups++
 		}
 	}
-	errs := []error{r.removeAll(ctx, dead, &report)}
-	errs = append(errs, r.removeLeftovers(ctx, recorded, dirs, groups, shims, &report))
+	for _, id := range dirs {
+		if !recorded[id] {
+			errs = append(errs, r.removeSandboxDir(id))
+			report.Dirs++
+		}
+	}
 	if report != (SweepReport{}) {
 		r.log.Info("swept", "sandboxes", report.Sandboxes, "shims", report.Shims, "groups", report.Groups, "dirs", report.Dirs)
 	}
 	return report, errors.Join(errs...)
 }
 
+// records returns the ids that have a record, and which of them are ours to
+// remove.
+func (r *Runtime) records(ctx context.Context) (recorded map[string]bool, dead []string, err error) {
+	found, err := r.client.ContainerService().List(ctx)
+	if err != nil {
+		return nil, nil, wrap("list containers", err)
+	}
+	recorded = map[string]bool{}
+	for _, c := range found {
+		recorded[c.ID] = true
+		if r.abandoned(c) {
+			dead = append(dead, c.ID)
+		}
+	}
+	return recorded, dead, nil
+}
+
 // abandoned tells whether a container is ours to remove.
 func (r *Runtime) abandoned(c containers.Container) bool {
 	owner, ours := c.Labels[labelOwner]
-	if !ours || rangeHeld(c.Labels[labelRange]) {
+	if !ours || rangeHeld(c.Labels[labelRange], r.sandboxGroup(c.ID)) {
 		return false
 	}
 	if owner == r.cfg.Owner {
@@ -99,33 +116,37 @@ func (r *Runtime) removeAll(ctx context.Context, ids []string, report *SweepRepo
 	return errors.Join(errs...)
 }
 
-// removeLeftovers removes what has no record: shims first, since they hold the
-// rest.
-func (r *Runtime) removeLeftovers(ctx context.Context, recorded map[string]bool, dirs, groups []string, shims []shim, report *SweepReport) error {
-	var errs []error
-	for _, s := range shims {
-		if s.namespace != r.cfg.Namespace || recorded[s.id] {
-			continue
+// sweepShims removes shims without a record. A shim is started by another
+// process of the same name, so there may be a new one each time; the first look
+// that finds none ends it.
+func (r *Runtime) sweepShims(ctx context.Context, report *SweepReport) error {
+	for {
+		shims, err := shimsOf(r.cfg.Address)
+		if err != nil {
+			return err
 		}
-		errs = append(errs, r.removeShim(ctx, s))
-		report.Shims++
-	}
-	for _, id := range groups {
-		if recorded[id] {
-			continue
+		recorded, _, err := r.records(ctx)
+		if err != nil {
+			return err
 		}
-		g := r.sandboxGroup(id)
-		errs = append(errs, g.kill(ctx), g.remove())
-		report.Groups++
-	}
-	for _, id := range dirs {
-		if recorded[id] {
-			continue
+		found := false
+		for _, s := range shims {
+			if s.namespace != r.cfg.Namespace || recorded[s.id] {
+				continue
+			}
+			found = true
+			if err := r.removeShim(ctx, s); err != nil {
+				return err
+			}
+			report.Shims++
 		}
-		errs = append(errs, r.removeSandboxDir(id))
-		report.Dirs++
+		if !found {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("containerd: sweep shims: %w", context.Cause(ctx))
+		}
 	}
-	return errors.Join(errs...)
 }
 
 // removeShim removes a shim without a record. containerd may know its task but
@@ -173,7 +194,7 @@ func (r *Runtime) remove(ctx context.Context, id string) error {
 	group := r.sandboxGroup(id)
 	errs := []error{group.kill(ctx), r.killTask(ctx, id)}
 	errs = append(errs, r.deleteTask(ctx, id))
-	errs = append(errs, group.remove(), r.removeSandboxDir(id))
+	errs = append(errs, group.remove(ctx), r.removeSandboxDir(id))
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func victim(config string) error {
 			return err
 		}
 	}
-	fmt.Println("ready")
+	fmt.Fprintln(os.Stdout, "ready")
 	select {}
 }
 
@@ -63,7 +63,7 @@ func startVictim(t *testing.T, owner string, expiry time.Duration, ids ...string
 // runUntilReady runs this test binary with env until it says "ready".
 func runUntilReady(t *testing.T, env string) (kill func()) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), env)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
