@@ -49,6 +49,14 @@ func clip(s string, n int) string {
 	return string(r[:n-1]) + "…"
 }
 
+// plural is n of something, in words.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
 // size is n bytes for people.
 func size(n int64) string {
 	switch {

@@ -103,7 +103,7 @@ func (c *ToolsCheckCmd) Run(term *terminal) error {
 		for _, f := range faults {
 			fmt.Fprintln(term.out, oneLine(f.String()))
 		}
-		return fmt.Errorf("%d faults", len(faults))
+		return fmt.Errorf("%s below %s", plural(len(faults), "fault"), c.Dir)
 	case err != nil:
 		return err
 	case len(specs) == 0:
@@ -112,6 +112,6 @@ func (c *ToolsCheckCmd) Run(term *terminal) error {
 	for _, s := range specs {
 		fmt.Fprintln(term.out, s.Name)
 	}
-	fmt.Fprintf(term.err, "%d tools, no faults\n", len(specs))
+	fmt.Fprintf(term.err, "%s, no faults\n", plural(len(specs), "tool"))
 	return nil
 }

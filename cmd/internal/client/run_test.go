@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"github.com/toolfleet/toolfleet/agui"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -143,12 +145,16 @@ func TestCallAcrossConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, c := newFleet(t, test.answers...)
 			var got, ids []string
+			var verifier agui.Verifier
 			err := c.Call(t.Context(), request, func(id string) { ids = append(ids, id) }, func(ev Event) error {
 				got = append(got, string(ev.JSON))
-				return nil
+				return verifier.Check(ev.Event)
 			})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if err := verifier.End(); err != nil {
+				t.Errorf("the events are not one run: %v", err)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
