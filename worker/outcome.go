@@ -88,7 +88,7 @@ func success(spec *catalog.Spec, exit sandbox.Exit) call.Result {
 		if r.IsError {
 			r.Error = &call.Error{Kind: call.KindToolError, Message: "The tool answered with an error."}
 		}
-		return call.Result{Content: r.Content, Extra: r.Extra, IsError: r.IsError, Error: r.Error}
+		return call.Result{Content: r.Content, Extra: r.Extra, IsError: r.IsError, Error: r.Error, Dropped: r.Dropped}
 	}
 	parts, err := content(spec.Output, exit.Stdout)
 	if err != nil {

@@ -176,6 +176,9 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 	}
 	r := outcome(spec, exit, cause, timeout)
 	r.Execution = execution
+	if len(r.Dropped) > 0 {
+		a.logger.Warn("parts that no client may see were dropped from the tool's result", "parts", r.Dropped)
+	}
 	voice.close(ctx, r.Status())
 	return a.finish(ctx, r)
 }
