@@ -11,8 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/toolfleet/toolfleet/sandbox"
 	"pgregory.net/rapid"
+
+	"github.com/toolfleet/toolfleet/sandbox"
 )
 
 var specA, specB = sandbox.Spec{Image: "a"}, sandbox.Spec{Image: "b"}

@@ -130,9 +130,9 @@ func (s *Sandbox) finish(ctx context.Context, r *run) (Exit, error) {
 
 // feed sends the start and the stdin of r. It ends with r, or when the stream
 // breaks, which the reader sees as well.
-func (r *run) feed(out *wire.Writer, start wire.Start, stdin []byte) {
+func (r *run) feed(out *wire.Writer, start, stdin []byte) {
 	defer close(r.fed)
-	if err := out.JSON(wire.KindStart, runStream, start); err != nil {
+	if err := out.Frame(wire.KindStart, runStream, start); err != nil {
 		r.end(ending{lost: err})
 		return
 	}

@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/toolfleet/toolfleet/sandbox/wire"
 	"golang.org/x/sys/unix"
+
+	"github.com/toolfleet/toolfleet/sandbox/wire"
 )
 
 // toolOOMScore makes a tool die before its agent when memory runs out.
@@ -20,29 +22,29 @@ var toolRlimits = []wire.Rlimit{
 	{Resource: unix.RLIMIT_NOFILE, Soft: 1024, Hard: 4096}, // 1024 is what select(2) can bear
 }
 
-// newStart makes the start frame for p. Its errors are sentences for the tool's
-// author.
-func newStart(p Process, agent wire.Hello, filter []byte) (wire.Start, error) {
+// newStart makes the payload of the start frame for p. Its errors are sentences
+// for the tool's author.
+func newStart(p Process, agent wire.Hello, filter []byte) ([]byte, error) {
 	uid, gid, err := user(p.User, agent)
 	if err != nil {
-		return wire.Start{}, err
-	}
-	s := wire.Start{
-		Argv: p.Argv, Env: p.Env, Dir: p.Dir, UID: uid, GID: gid,
-		Seccomp: filter, Rlimits: toolRlimits, OOMScoreAdj: toolOOMScore,
+		return nil, err
 	}
 	if len(p.Argv) == 0 || p.Argv[0] == "" {
-		return s, errors.New("there is no program to run")
+		return nil, errors.New("there is no program to run")
 	}
-	for _, v := range append(append([]string{p.Dir}, p.Argv...), p.Env...) {
+	for _, v := range slices.Concat(p.Argv, p.Env, []string{p.Dir}) {
 		if strings.ContainsRune(v, 0) {
-			return s, errors.New("an argument, the environment or the working directory contains a NUL byte")
+			return nil, errors.New("an argument, the environment or the working directory contains a NUL byte")
 		}
 	}
-	if b, err := json.Marshal(s); err != nil || len(b) > wire.MaxPayload {
-		return s, fmt.Errorf("arguments and environment are more than %d bytes together", wire.MaxPayload)
+	payload, err := json.Marshal(wire.Start{
+		Argv: p.Argv, Env: p.Env, Dir: p.Dir, UID: uid, GID: gid,
+		Seccomp: filter, Rlimits: toolRlimits, OOMScoreAdj: toolOOMScore,
+	})
+	if err != nil || len(payload) > wire.MaxPayload {
+		return nil, fmt.Errorf("arguments and environment are more than %d bytes together", wire.MaxPayload)
 	}
-	return s, nil
+	return payload, nil
 }
 
 // user reads "", "uid" or "uid:gid". A lone uid is also the gid. An agent that

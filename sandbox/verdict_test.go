@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/toolfleet/toolfleet/sandbox/wire"
 	"pgregory.net/rapid"
+
+	"github.com/toolfleet/toolfleet/sandbox/wire"
 )
 
 func TestVerdict(t *testing.T) {

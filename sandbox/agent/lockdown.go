@@ -78,12 +78,21 @@ func setUser(uid, gid int) error {
 	}
 	g, u := uintptr(gid), uintptr(uid)
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESGID, g, g, g); errno != 0 {
-		return fmt.Errorf("set group %d: %w", gid, errno)
+		return userError("group", gid, errno)
 	}
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, u, u, u); errno != 0 {
-		return fmt.Errorf("set user %d: %w", uid, errno)
+		return userError("user", uid, errno)
 	}
 	return nil
+}
+
+// userError tells an id that the sandbox's user namespace does not have, which
+// the tool's author asked for, from other failures.
+func userError(what string, id int, errno unix.Errno) error {
+	if errno == unix.EINVAL {
+		return &execError{fmt.Sprintf("there is no %s %d in this sandbox; use a number below 65536", what, id)}
+	}
+	return fmt.Errorf("become %s %d: %w", what, id, errno)
 }
 
 const oomScoreAdj = "/proc/self/oom_score_adj"

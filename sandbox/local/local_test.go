@@ -101,7 +101,7 @@ func host(args []string) error {
 	if err != nil {
 		return err
 	}
-	ctx := context.Background() //nolint:forbidigo // this is a main
+	ctx := context.Background()
 	sb, err := sandbox.Open(ctx, rt, "lost", sandbox.Spec{})
 	if err != nil {
 		return err

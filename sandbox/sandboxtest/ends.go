@@ -24,7 +24,8 @@ func (s *suite) testEnds(t *testing.T) {
 	t.Run("CancelBeforeStart", s.testCancelBeforeStart)
 	t.Run("KillsProcessTree", s.testTree)
 	t.Run("PipesHeldByOthers", s.testHeld)
-	t.Run("KillWhileIdle", s.testKillWhileIdle)
+	t.Run("RemovedWhileIdle", s.testRemovedWhileIdle)
+	t.Run("RemovedWhileRunning", s.testRemovedWhileRunning)
 }
 
 func (s *suite) testCode(t *testing.T) {
@@ -60,13 +61,21 @@ func (s *suite) testNotStarted(t *testing.T) {
 		{"NUL", "NUL", sandbox.Process{Argv: []string{s.Probe, "a\x00b"}}},
 		{"TooMuch", "arguments", sandbox.Process{Argv: []string{s.Probe, strings.Repeat("x", 2<<20)}}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			exit := s.run(t, c.p, sandbox.Sink{})
-			expect(t, exit, sandbox.CauseNotStarted)
-			if !strings.Contains(exit.Detail, c.says) {
-				t.Errorf("detail %q does not say %q", exit.Detail, c.says)
-			}
+		t.Run(c.name, func(t *testing.T) { s.expectNotStarted(t, c.p, c.says) })
+	}
+	if s.Isolation {
+		t.Run("NoSuchUser", func(t *testing.T) {
+			s.expectNotStarted(t, sandbox.Process{Argv: []string{s.Probe, "exit", "0"}, User: "2000000000"}, "no group 2000000000")
 		})
+	}
+}
+
+func (s *suite) expectNotStarted(t *testing.T, p sandbox.Process, says string) {
+	t.Helper()
+	exit := s.run(t, p, sandbox.Sink{})
+	expect(t, exit, sandbox.CauseNotStarted)
+	if !strings.Contains(exit.Detail, says) {
+		t.Errorf("detail %q does not say %q", exit.Detail, says)
 	}
 }
 
@@ -160,8 +169,8 @@ func (s *suite) testHeld(t *testing.T) {
 	}
 }
 
-// testKillWhileIdle: a sandbox that dies while it waits is seen to be dead.
-func (s *suite) testKillWhileIdle(t *testing.T) {
+// testRemovedWhileIdle: a sandbox that dies while it waits is seen to be dead.
+func (s *suite) testRemovedWhileIdle(t *testing.T) {
 	id := NewID()
 	ctx := testContext(t)
 	sb, err := sandbox.Open(ctx, s.runtime, id, s.Spec)
@@ -181,6 +190,32 @@ func (s *suite) testKillWhileIdle(t *testing.T) {
 	exit, err := sb.Run(ctx, s.probe("exit", "0"), sandbox.Sink{})
 	if err == nil || !exit.Started.IsZero() {
 		t.Errorf("a removed sandbox ran a tool: %v", exit.Cause)
+	}
+}
+
+// testRemovedWhileRunning: a call whose sandbox is taken away ends, with what it
+// has said so far, and is not an error that would be tried again.
+func (s *suite) testRemovedWhileRunning(t *testing.T) {
+	sb := s.open(t)
+	ctx, m := testContext(t), mark()
+	removed := make(chan error, 1)
+	exit, err := sb.Run(ctx, s.probe("tree", "0", m), sandbox.Sink{Stderr: func([]byte) {
+		// Not here: the sink must not wait for the end of its own stream.
+		go func() { removed <- s.runtime.Remove(ctx, sb.ID()) }()
+	}})
+	if err := <-removed; err != nil {
+		t.Error(err)
+	}
+	// Without a pid namespace the tool dies first, and its agent may just have
+	// the time to say so.
+	if err != nil || exit.Cause != sandbox.CauseProtocol && (s.Isolation || exit.Signal != "SIGKILL") {
+		t.Errorf("cause %q, signal %q, error %v", exit.Cause, exit.Signal, err)
+	}
+	if string(exit.Stderr) != "leaf\n" {
+		t.Errorf("stderr %q", exit.Stderr)
+	}
+	if n := marked(t, m); n != 0 {
+		t.Errorf("%d processes are left", n)
 	}
 }
 
