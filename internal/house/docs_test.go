@@ -10,9 +10,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/metrics"
 )
 
 var (
@@ -20,6 +22,7 @@ var (
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	block   = regexp.MustCompile("(?ms)^```(go|yaml)\n(.*?)^```$")
 	fenced  = regexp.MustCompile("(?ms)^```.*?^```$")
+	metric  = regexp.MustCompile(`toolfleet_[a-z_]+`)
 	target  = regexp.MustCompile(`(?m)^([a-z-]+):`)
 	command = regexp.MustCompile("(?m)(?:`|^(?:\\$ )?)make ([a-z-]+)")
 )
@@ -166,6 +169,30 @@ func compile(t *testing.T, name, code string) {
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%s: its program does not compile: %v\n%s", name, err, out)
+	}
+}
+
+// Metrics that somebody is told to watch are there.
+func TestDocumentedMetricsExist(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	metrics.New(reg)
+	descs := make(chan *prometheus.Desc)
+	go func() {
+		defer close(descs)
+		reg.Describe(descs)
+	}()
+	var have strings.Builder
+	for d := range descs {
+		have.WriteString(d.String())
+	}
+	names := metric.FindAllString(read(t, "docs/operations.md"), -1)
+	for _, name := range names {
+		if !strings.Contains(have.String(), `"`+name+`"`) {
+			t.Errorf("docs/operations.md names %s, which no part has", name)
+		}
+	}
+	if len(names) == 0 {
+		t.Error("docs/operations.md names no metric; the pattern is wrong")
 	}
 }
 
