@@ -28,6 +28,7 @@ func setUp() {
 	runtime.GOMAXPROCS(2)
 	reserveThreads(spareThreads)
 	if os.Getpid() == 1 {
+		limitUser()
 		loopbackUp()
 		return
 	}

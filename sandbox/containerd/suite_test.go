@@ -44,3 +44,28 @@ func importProbe(t *testing.T, rt *containerd.Runtime, probe string) {
 		t.Fatal(err)
 	}
 }
+
+// TestUserLimits: the tool cannot take what the kernel counts for the host's
+// root, such as inotify instances.
+func TestUserLimits(t *testing.T) {
+	rt := openWith(t, "w1", sandboxtest.BuildAgent(t))
+	importTestImage(t, rt)
+	sb, err := sandbox.Open(t.Context(), rt, sandboxtest.NewID(), sandbox.Spec{Image: testImage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := sb.Close(endCtx(t)); err != nil {
+			t.Error(err)
+		}
+	}()
+	exit, err := sb.Run(t.Context(), sandbox.Process{Argv: []string{
+		"/bin/sh", "-c", "cd /proc/sys/user; cat max_inotify_instances max_user_namespaces; echo 99 > max_inotify_instances || echo refused",
+	}}, sandbox.Sink{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(exit.Stdout); got != "16\n0\nrefused\n" {
+		t.Errorf("the tool said %q, %q", got, exit.Stderr)
+	}
+}

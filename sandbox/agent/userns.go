@@ -1,0 +1,44 @@
+package agent
+
+import (
+	"os"
+	"strings"
+)
+
+// userLimits bound what the kernel counts for a user and not for a cgroup. All
+// that a sandbox takes is charged to the host's user who made it as well, which
+// is root: without a bound one tool takes all inotify instances of the machine.
+// The tool has no use for namespaces; its filter refuses them too.
+var userLimits = map[string]string{
+	"max_inotify_instances": "16",
+	"max_inotify_watches":   "8192",
+	"max_fanotify_groups":   "0",
+	"max_fanotify_marks":    "0",
+	"max_user_namespaces":   "0",
+	"max_mnt_namespaces":    "0",
+	"max_pid_namespaces":    "0",
+	"max_net_namespaces":    "0",
+	"max_ipc_namespaces":    "0",
+	"max_uts_namespaces":    "0",
+	"max_cgroup_namespaces": "0",
+	"max_time_namespaces":   "0",
+}
+
+// limitUser sets the limits of this process's user namespace. The host's hold
+// besides. A runtime that leaves the files read-only, or a kernel without one
+// of them, keeps what it has.
+func limitUser() {
+	if !ownUserNamespace() {
+		return // these would be the host's limits
+	}
+	for name, limit := range userLimits {
+		_ = os.WriteFile("/proc/sys/user/"+name, []byte(limit), 0)
+	}
+}
+
+// ownUserNamespace tells whether this is another user namespace than the
+// machine's first, which maps every id to itself.
+func ownUserNamespace() bool {
+	ids, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && strings.Join(strings.Fields(string(ids)), " ") != "0 0 4294967295"
+}
