@@ -30,10 +30,7 @@ type house struct {
 	registered chan struct{}
 }
 
-var (
-	living = results.Worker{ID: "living", Incarnation: "1"}
-	dead   = results.Worker{ID: "dead", Incarnation: "1"}
-)
+var dead = results.Worker{ID: "dead", Incarnation: "1"}
 
 // open opens a house with two keepers, to see that they do each other no harm.
 func open(t *testing.T) *house {

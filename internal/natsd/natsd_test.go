@@ -3,10 +3,9 @@ package natsd_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
 
 	"github.com/toolfleet/toolfleet/internal/natsd"
 	"github.com/toolfleet/toolfleet/internal/natsd/natsdtest"
