@@ -20,6 +20,8 @@ const (
 	// drainTimeout bounds the wait for a delivery that was on its way when a
 	// pull was given up.
 	drainTimeout = 2 * time.Second
+	// pullBuffer is more than the server says about one pull between two looks.
+	pullBuffer = 16
 )
 
 // errPull says that a pull ended other than by a delivery or its expiry.
@@ -35,6 +37,12 @@ type puller struct {
 	nc      *nats.Conn
 	subject string
 	sub     *nats.Subscription
+	// msgs takes what the server says about the pull: one delivery, or a few
+	// heartbeats and an end. The library's own buffer for a subscription takes
+	// half a megabyte, and there is a puller in each slot.
+	msgs chan *nats.Msg
+	// gone is closed when the subscription has ended.
+	gone chan struct{}
 	// waits is true while a request of ours may be waiting at the server.
 	waits bool
 }
@@ -56,11 +64,9 @@ func (p *puller) request() error {
 		return nil
 	}
 	if p.sub == nil {
-		sub, err := p.nc.SubscribeSync(p.nc.NewInbox())
-		if err != nil {
+		if err := p.subscribe(); err != nil {
 			return fmt.Errorf("queue: pull: %w", err)
 		}
-		p.sub = sub
 	}
 	body, err := json.Marshal(pullRequest{Batch: 1, Expires: pullExpiry, Heartbeat: pullHeartbeat})
 	if err != nil {
@@ -70,6 +76,16 @@ func (p *puller) request() error {
 		return fmt.Errorf("queue: pull: %w", err)
 	}
 	p.waits = true
+	return nil
+}
+
+func (p *puller) subscribe() (err error) {
+	p.msgs, p.gone = make(chan *nats.Msg, pullBuffer), make(chan struct{})
+	if p.sub, err = p.nc.ChanSubscribe(p.nc.NewInbox(), p.msgs); err != nil {
+		return err
+	}
+	gone := p.gone
+	p.sub.SetClosedHandler(func(string) { close(gone) })
 	return nil
 }
 
@@ -94,7 +110,7 @@ func (p *puller) next(ctx context.Context) (*nats.Msg, error) {
 			p.waits = false
 			return nil, nil
 		default: // 409 consumer deleted or moved, 503 nobody there
-			p.close(ctx)
+			p.close()
 			return nil, fmt.Errorf("%w: %s %s", errPull, status, msg.Header.Get("Description"))
 		}
 	}
@@ -102,25 +118,25 @@ func (p *puller) next(ctx context.Context) (*nats.Msg, error) {
 
 // wait waits for anything that the server says about the pull.
 func (p *puller) wait(ctx context.Context) (*nats.Msg, error) {
-	alive, cancel := context.WithTimeout(ctx, 2*pullHeartbeat+pullHeartbeat/2)
-	defer cancel()
-	msg, err := p.sub.NextMsgWithContext(alive)
-	switch {
-	case err == nil:
+	alive := time.NewTimer(2*pullHeartbeat + pullHeartbeat/2)
+	defer alive.Stop()
+	select {
+	case msg := <-p.msgs:
 		return msg, nil
-	case errors.Is(err, nats.ErrNoResponders):
-		p.close(ctx)
-		return nil, fmt.Errorf("%w: there is no such consumer, or no JetStream", errPull)
-	case ctx.Err() != nil:
+	case <-ctx.Done():
 		return nil, context.Cause(ctx)
+	case <-p.gone:
+		p.sub, p.waits = nil, false
+		return nil, fmt.Errorf("%w: the connection is closed", errPull)
+	case <-alive.C:
+		p.close()
+		return nil, fmt.Errorf("%w: no heartbeat for %s", errPull, 2*pullHeartbeat)
 	}
-	p.close(ctx)
-	return nil, fmt.Errorf("%w: no heartbeat: %w", errPull, err)
 }
 
 // close gives a pull up. The server may have answered it already, so the
 // subscription is drained, not dropped, and what comes is given back.
-func (p *puller) close(ctx context.Context) {
+func (p *puller) close() {
 	sub, waits := p.sub, p.waits
 	p.sub, p.waits = nil, false
 	switch {
@@ -130,15 +146,20 @@ func (p *puller) close(ctx context.Context) {
 		_ = sub.Unsubscribe() // fails on a closed connection only
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-	defer cancel()
+	timer := time.NewTimer(drainTimeout)
+	defer timer.Stop()
+	select {
+	case <-p.gone:
+	case <-timer.C:
+	}
 	for {
-		msg, err := sub.NextMsgWithContext(ctx)
-		if err != nil {
+		select {
+		case msg := <-p.msgs:
+			if msg.Header.Get("Status") == "" {
+				_ = p.nc.Publish(msg.Reply, []byte("-NAK")) // when it fails, the ack wait gives it back
+			}
+		default:
 			return
-		}
-		if msg.Header.Get("Status") == "" {
-			_ = p.nc.Publish(msg.Reply, []byte("-NAK")) // when it fails, the ack wait gives it back
 		}
 	}
 }

@@ -162,11 +162,11 @@ func (s *Server) isReady() bool { return s.Ready == nil || s.Ready() }
 // handled under work.
 func (s *Server) slot(ctx, work context.Context, class string) {
 	p := newPuller(s.Queue, class)
-	defer p.close(ctx)
+	defer p.close()
 	b := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))
 	for ctx.Err() == nil {
 		if !s.isReady() {
-			p.close(ctx)
+			p.close()
 			pause(ctx, readyEvery)
 			continue
 		}

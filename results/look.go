@@ -35,7 +35,7 @@ func (l *Log) Look(ctx context.Context, ref Ref) (State, error) {
 	if err := ref.check(); err != nil {
 		return State{}, err
 	}
-	entries, err := l.server.lasts(ctx, ref.subject("*"))
+	entries, err := l.server.lasts(ctx, ref)
 	if err != nil {
 		return State{}, err
 	}

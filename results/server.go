@@ -118,17 +118,20 @@ func (s server) page(ctx context.Context, filter string, seq uint64) ([]Entry, e
 	return s.batch(ctx, getRequest{Seq: max(seq, 1), NextFor: filter, Batch: batchMessages, MaxBytes: batchBytes})
 }
 
-// lasts reads the last message of every subject that matches, in stream order,
-// as they stood at one moment.
-func (s server) lasts(ctx context.Context, filter string) ([]Entry, error) {
-	return s.batch(ctx, getRequest{MultiLast: []string{filter}, Batch: batchMessages})
+// lasts reads the last message of every kind of a log, in stream order, as they
+// stood at one moment.
+func (s server) lasts(ctx context.Context, ref Ref) ([]Entry, error) {
+	return s.batch(ctx, getRequest{MultiLast: []string{ref.subject("*")}, Batch: 16})
 }
 
 func (s server) batch(ctx context.Context, r getRequest) ([]Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	inbox := s.nc.NewInbox()
-	sub, err := s.nc.SubscribeSync(inbox)
+	// The buffer takes the whole answer. The library's own for a subscription
+	// takes half a megabyte.
+	msgs := make(chan *nats.Msg, r.Batch+1)
+	sub, err := s.nc.ChanSubscribe(inbox, msgs)
 	if err != nil {
 		return nil, fmt.Errorf("results: read: %w", err)
 	}
@@ -138,9 +141,11 @@ func (s server) batch(ctx context.Context, r getRequest) ([]Entry, error) {
 	}
 	var entries []Entry
 	for {
-		msg, err := sub.NextMsgWithContext(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("results: read: %w", err)
+		var msg *nats.Msg
+		select {
+		case msg = <-msgs:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("results: read: %w", ctx.Err())
 		}
 		switch status := msg.Header.Get("Status"); status {
 		case "":
@@ -151,6 +156,8 @@ func (s server) batch(ctx context.Context, r getRequest) ([]Entry, error) {
 			entries = append(entries, e)
 		case "204", "404": // end of batch, nothing found
 			return entries, nil
+		case "503":
+			return nil, fmt.Errorf("results: read: %w", nats.ErrNoResponders)
 		default:
 			return nil, fmt.Errorf("results: read: server says %s %s", status, msg.Header.Get("Description"))
 		}
