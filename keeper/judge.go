@@ -21,6 +21,8 @@ const (
 // facts are all that the keeper judges by.
 type facts struct {
 	now time.Time
+	// settle is settleTime, but in tests.
+	settle time.Duration
 	// admitted and expires are the call's.
 	admitted, expires time.Time
 	idempotent        bool
@@ -57,7 +59,7 @@ func (d deed) String() string { return [...]string{"leave", "push", "end", "end 
 // judge decides. It is the whole policy, and knows neither log nor queue.
 func judge(f facts) (deed, call.Result) {
 	switch {
-	case f.now.Sub(f.admitted) < settleTime:
+	case f.now.Sub(f.admitted) < f.settle:
 		return leave, call.Result{}
 	case f.refused:
 		if f.refusal == nil {
@@ -92,7 +94,7 @@ func judgeUnstarted(f facts) (deed, call.Result) {
 // judgeVoid decides about a call that somebody began to end without a run.
 func judgeVoid(f facts) (deed, call.Result) {
 	switch {
-	case f.now.Sub(f.start.Time) < settleTime:
+	case f.now.Sub(f.start.Time) < f.settle:
 		return leave, call.Result{}
 	case f.cancel != nil:
 		return end, call.Cancelled(*f.cancel)

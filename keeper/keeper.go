@@ -25,6 +25,8 @@ type Keeper struct {
 	// Logger takes what was done, once each; nil means nothing is said.
 	Logger *slog.Logger
 
+	// settle is settleTime unless a test says otherwise.
+	settle time.Duration
 	// visits says when each open call is looked at next. Only Run touches it.
 	visits map[results.Ref]visit
 }
@@ -56,6 +58,9 @@ func (k *Keeper) Run(ctx context.Context) error {
 	if k.Logger == nil {
 		k.Logger = slog.New(slog.DiscardHandler)
 	}
+	if k.settle == 0 {
+		k.settle = settleTime
+	}
 	k.visits = map[results.Ref]visit{}
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -84,7 +89,7 @@ func (k *Keeper) step(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	now := time.Now()
-	open, err := k.Log.Unfinished(ctx, now.Add(-settleTime))
+	open, err := k.Log.Unfinished(ctx, now.Add(-k.settle))
 	if err != nil {
 		return err
 	}
@@ -108,7 +113,7 @@ func (k *Keeper) due(open []results.Unfinished, now time.Time) []results.Unfinis
 	for _, u := range open {
 		v := k.visits[u.Ref]
 		visits[u.Ref] = v
-		if !v.at.After(now) || isExpired(u, now) && v.pause > shortPause {
+		if !v.at.After(now) || v.pause > shortPause && isExpired(u, now) {
 			due = append(due, u)
 		}
 	}

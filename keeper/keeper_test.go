@@ -2,6 +2,7 @@ package keeper_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -26,17 +27,18 @@ type house struct {
 	*results.Log
 	q *queue.Queue
 	r *queue.Registry
-	// registered is closed once the living worker has registered.
-	registered chan struct{}
 }
 
-var dead = results.Worker{ID: "dead", Incarnation: "1"}
+var (
+	living = results.Worker{ID: "living", Incarnation: "1"}
+	dead   = results.Worker{ID: "dead", Incarnation: "1"}
+)
 
 // open opens a house with two keepers, to see that they do each other no harm.
 func open(t *testing.T) *house {
 	t.Helper()
 	js := natsdtest.JetStream(t)
-	h := &house{registered: make(chan struct{})}
+	h := &house{}
 	h.open(t, js)
 	ctx, cancel := context.WithCancel(t.Context())
 	var g errgroup.Group
@@ -44,6 +46,7 @@ func open(t *testing.T) *house {
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	for range 2 {
 		k := &keeper.Keeper{Log: h.Log, Queue: h.q, Registry: h.r, Logger: log}
+		keeper.SetSettle(k, 500*time.Millisecond)
 		g.Go(func() error { return k.Run(ctx) })
 	}
 	t.Cleanup(func() {
@@ -118,49 +121,136 @@ func (h *house) result(t *testing.T, ref results.Ref) call.Result {
 func TestEndsWhatNobodyEnds(t *testing.T) {
 	past := func(j *catalog.Job) { j.Expires = time.Now() }
 	refusal := call.Failure(call.KindUnknownTool, "no such tool")
-	for _, c := range []struct {
-		name   string
+	for name, c := range map[string]struct {
 		change func(*catalog.Job)
-		queued bool
 		before func(h *house, ref results.Ref) error
 		want   call.Kind
 	}{
-		{"waited too long", past, true, nil, call.KindExpired},
-		{"refused and not answered", func(j *catalog.Job) { j.Spec, j.Refusal = nil, &refusal }, false, nil, call.KindUnknownTool},
-		{"cancelled while it waited", nil, true, func(h *house, ref results.Ref) error {
+		"waited too long":          {past, nil, call.KindExpired},
+		"refused and not answered": {func(j *catalog.Job) { j.Spec, j.Refusal = nil, &refusal }, nil, call.KindUnknownTool},
+		"cancelled while it waited": {nil, func(h *house, ref results.Ref) error {
 			return h.Cancel(t.Context(), ref, "enough")
 		}, call.KindCancelled},
-		{"attempts spent", nil, true, func(h *house, ref results.Ref) error {
+		"attempts spent": {nil, func(h *house, ref results.Ref) error {
 			return h.Claim(t.Context(), ref, dead, call.MaxAttempts)
 		}, call.KindSandboxFailed},
-		{"lost after the start", nil, true, func(h *house, ref results.Ref) error {
+		"lost after the start": {nil, func(h *house, ref results.Ref) error {
 			_, _, err := h.Start(t.Context(), ref, results.Marker{Worker: dead, Attempt: 1})
 			return err
 		}, call.KindInterrupted},
-		{"ended by somebody who died", past, true, func(h *house, ref results.Ref) error {
+		"ended by somebody who died": {past, func(h *house, ref results.Ref) error {
 			_, _, err := h.Start(t.Context(), ref, results.Marker{Worker: dead, Void: true})
 			return err
 		}, call.KindExpired},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := open(t)
 			ref, job := h.admit(t, c.change)
-			if c.queued {
-				if err := h.q.Push(t.Context(), job); err != nil {
-					t.Fatal(err)
-				}
-			}
 			if c.before != nil {
 				if err := c.before(h, ref); err != nil {
 					t.Fatal(err)
 				}
 			}
-			r := h.result(t, ref)
-			if r.Kind() != c.want {
-				t.Errorf("%s, want %s", r.Kind(), c.want)
+			if job.Spec != nil {
+				h.push(t, job)
 			}
-			t.Log(r.Error.Message)
+			r := h.result(t, ref)
+			if r.Kind() != c.want || r.CallID != "c" {
+				t.Errorf("%s %q, want %s", r.Kind(), r.CallID, c.want)
+			}
+			h.awaitQueued(t, ref, false)
 		})
+	}
+}
+
+// push queues a job, as its dispatcher does. A keeper may have been faster.
+func (h *house) push(t *testing.T, job catalog.Job) {
+	t.Helper()
+	if err := h.q.Push(t.Context(), job); err != nil && !errors.Is(err, queue.ErrWaiting) {
+		t.Fatal(err)
+	}
+}
+
+// awaitQueued waits until the job is in the queue, or is not.
+func (h *house) awaitQueued(t *testing.T, ref results.Ref, want bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for {
+		got, err := h.q.Has(ctx, "default", ref.Key)
+		if err != nil {
+			t.Fatalf("waiting for queued = %v: %v", want, err)
+		}
+		if got == want {
+			return
+		}
+	}
+}
+
+func TestQueuesALostJobAgain(t *testing.T) {
+	for name, before := range map[string]func(h *house, ref results.Ref) error{
+		"never queued": func(*house, results.Ref) error { return nil },
+		"started, may run again": func(h *house, ref results.Ref) error {
+			_, _, err := h.Start(t.Context(), ref, results.Marker{Worker: dead, Attempt: 1})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := open(t)
+			ref, _ := h.admit(t, func(j *catalog.Job) { j.Spec.Annotations.Idempotent = true })
+			if err := before(h, ref); err != nil {
+				t.Fatal(err)
+			}
+			h.awaitQueued(t, ref, true)
+		})
+	}
+}
+
+// TestLeavesALivingWorkerAlone has a call run by a worker that beats, beside
+// one whose worker does not: when the second is ended, both were looked at.
+func TestLeavesALivingWorkerAlone(t *testing.T) {
+	h := open(t)
+	h.beat(t)
+	runs, _ := h.admit(t, nil)
+	lost, _ := h.admit(t, func(j *catalog.Job) { j.Call.Scope = "another" })
+	for ref, w := range map[results.Ref]results.Worker{runs: living, lost: dead} {
+		if _, _, err := h.Start(t.Context(), ref, results.Marker{Worker: w, Attempt: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := h.result(t, lost); r.Kind() != call.KindInterrupted {
+		t.Errorf("the lost one: %s", r.Kind())
+	}
+	if s, err := h.Look(t.Context(), runs); err != nil || s.Result != nil {
+		t.Errorf("the running one: %+v, %v", s.Result, err)
+	}
+}
+
+// beat registers the living worker until the test ends.
+func (h *house) beat(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- h.r.Run(ctx, func() queue.WorkerInfo {
+			return queue.WorkerInfo{ID: living.ID, Incarnation: living.Incarnation}
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	for {
+		alive, err := h.r.Alive(t.Context(), living.ID, living.Incarnation)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if alive {
+			return
+		}
 	}
 }

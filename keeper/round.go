@@ -26,20 +26,20 @@ type round struct {
 // to be done, and then by the log, whose word decides.
 func (r *round) visit(ctx context.Context, u results.Unfinished) error {
 	f := facts{
-		now: r.now, admitted: u.Admitted, expires: u.Expires, idempotent: u.Idempotent, refused: u.Refused,
+		now: r.now, settle: r.settle, admitted: u.Admitted, expires: u.Expires, idempotent: u.Idempotent, refused: u.Refused,
 		cancel: u.Cancel, start: u.Start, claims: u.Claims, claimed: u.Claimed,
+	}
+	if err := r.ask(ctx, &f, u.Class, u.ClaimedBy); err != nil {
+		return err
 	}
 	// The queue is asked before the log. A worker publishes the result and
 	// then acknowledges the job: a job that is gone, without a result in a
 	// later look, was lost.
-	queued, err := r.queued(ctx, u)
+	queued, err := r.queued(ctx, u, f.alive)
 	if err != nil {
 		return err
 	}
 	f.queued = queued
-	if err := r.ask(ctx, &f, u.Class, u.ClaimedBy); err != nil {
-		return err
-	}
 	deed, _ := judge(f)
 	r.schedule(u.Ref, deed, f)
 	if deed == leave {
@@ -72,10 +72,11 @@ func (r *round) schedule(ref results.Ref, d deed, f facts) {
 	r.visits[ref] = visit{at: r.now.Add(pause), pause: pause}
 }
 
-// queued asks whether the job is in the queue. A refused call never was.
-func (r *round) queued(ctx context.Context, u results.Unfinished) (bool, error) {
-	if u.Refused {
-		return false, nil
+// queued asks whether the job is in the queue. A refused call never was, and
+// one that a living worker has in its hands is.
+func (r *round) queued(ctx context.Context, u results.Unfinished, alive bool) (bool, error) {
+	if u.Refused || alive {
+		return alive, nil
 	}
 	return r.Queue.Has(ctx, u.Class, u.Key)
 }
