@@ -276,3 +276,17 @@ func TestManyLargePartsFitAnEvent(t *testing.T) {
 		t.Errorf("the event has %d bytes: %v", len(data), err)
 	}
 }
+
+// TestSandboxLostBeforeTheTool kills the agent of the first sandbox while
+// nobody looks: the call is run in the next one, also when its tool may not be
+// repeated.
+func TestSandboxLostBeforeTheTool(t *testing.T) {
+	h := newHouse(t)
+	h.pool.spoil.Store(1)
+	job := h.admit("echo ran")
+	r := h.run(job)
+	wantKind(t, r, "")
+	if n := h.pool.started.Load(); n != 2 {
+		t.Errorf("%d sandboxes were started, want 2", n)
+	}
+}

@@ -32,9 +32,8 @@ func (a *attempt) run(ctx context.Context) error {
 	case err != nil:
 		return a.failed(ctx, false, call.KindSandboxFailed, err)
 	}
-	defer a.Sandboxes.Discard(sb)
-
 	if err := a.start(ctx); err != nil {
+		a.Sandboxes.Discard(sb)
 		return err
 	}
 	return a.execute(ctx, sb, args)
@@ -122,7 +121,7 @@ func (a *attempt) start(ctx context.Context) error {
 	return nil
 }
 
-// execute runs the tool in sb and publishes how it ended.
+// execute runs the tool in sb, discards sb, and publishes how it ended.
 func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte) error {
 	spec := a.job.Spec
 	timeout := time.Duration(spec.Limits.Timeout)
@@ -138,7 +137,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 
 	started := time.Now()
 	voice := a.newVoice(ctx, started, func() { late(errLate) })
-	exit, err := sb.Run(runCtx, sandbox.Process{
+	sb, exit, err := a.runIn(runCtx, sb, sandbox.Process{
 		Argv:        spec.Command,
 		Env:         environ(spec.Env, a.job.Call),
 		Dir:         spec.Workdir,
@@ -146,6 +145,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 		Stdin:       args,
 		OutputLimit: int64(spec.Limits.Output),
 	}, voice.sink())
+	defer a.Sandboxes.Discard(sb)
 	cause := context.Cause(runCtx)
 	execution := &call.Execution{
 		Attempt:         a.n,
@@ -181,6 +181,27 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 	}
 	voice.close(ctx, r.Status())
 	return a.finish(ctx, r)
+}
+
+// runIn runs p in sb. When the sandbox is lost before the tool has started,
+// which the driver knows for sure, the next one takes its place: the start
+// that is in the log has had no effect yet, so this is as safe for a tool that
+// may not be repeated. It returns the sandbox that was used last; the others
+// are discarded.
+func (a *attempt) runIn(ctx context.Context, sb *sandbox.Sandbox, p sandbox.Process, sink sandbox.Sink) (*sandbox.Sandbox, sandbox.Exit, error) {
+	for try := 1; ; try++ {
+		exit, err := sb.Run(ctx, p, sink)
+		if err == nil || !exit.Started.IsZero() || try == call.MaxAttempts || ctx.Err() != nil {
+			return sb, exit, err
+		}
+		a.logger.Warn("sandbox lost before the tool started; taking another", "sandbox", sb.ID(), "error", err)
+		next, nextErr := a.sandbox(ctx)
+		if nextErr != nil {
+			return sb, exit, errors.Join(err, nextErr)
+		}
+		a.Sandboxes.Discard(sb)
+		sb = next
+	}
 }
 
 // failed deals with a failure of ours: the delivery comes again after a

@@ -65,6 +65,7 @@ type pool struct {
 	rt      *local.Runtime
 	err     error // returned by Get when set
 	started atomic.Int32
+	spoil   atomic.Int32 // so many sandboxes are dead when they are handed out
 }
 
 func (p *pool) Get(ctx context.Context, spec sandbox.Spec) (*sandbox.Sandbox, bool, error) {
@@ -72,7 +73,11 @@ func (p *pool) Get(ctx context.Context, spec sandbox.Spec) (*sandbox.Sandbox, bo
 		return nil, false, p.err
 	}
 	p.started.Add(1)
-	sb, err := sandbox.Open(ctx, p.rt, "t-"+strings.ToLower(random(p.t)), spec)
+	id := "t-" + random(p.t)
+	sb, err := sandbox.Open(ctx, p.rt, id, spec)
+	if err == nil && p.spoil.Add(-1) >= 0 {
+		err = p.rt.Remove(ctx, id)
+	}
 	return sb, false, err
 }
 
