@@ -26,6 +26,10 @@ import (
 // waits to be killed.
 const victimEnv = "TOOLFLEET_TEST_VICTIM"
 
+// held keeps the victim's sandboxes from the garbage collector, which would
+// close their files, and with them the locks that say somebody lives.
+var held []sandbox.Instance
+
 // victim is the other process's main. Its configuration comes as
 // "address owner agent expiry id...".
 func victim(config string) error {
@@ -44,6 +48,7 @@ func victim(config string) error {
 		if err != nil {
 			return err
 		}
+		held = append(held, inst)
 		// Output that nobody reads blocks the tool and its shim.
 		if _, err := inst.Write([]byte("yes\n")); err != nil {
 			return err
