@@ -53,6 +53,7 @@ type Server struct {
 	Metrics *metrics.Metrics
 
 	busy    atomic.Int64
+	failing atomic.Bool // since a pull failed, until one works
 	once    sync.Once
 	hurried chan struct{}
 }
@@ -87,9 +88,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.Log == nil {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
-	if _, err := s.Queue.consumer(ctx, class); err != nil && ctx.Err() == nil {
-		s.Log.Warn("cannot pull from the queue yet", "class", class, "error", err)
-	}
+	s.repair(ctx, class, nil) // the first pull should find a consumer
 	// Handlers outlive ctx: their contexts keep its values only.
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
@@ -172,17 +171,23 @@ func (s *Server) slot(ctx, work context.Context, class string) {
 		}
 		msg, err := p.next(ctx)
 		switch {
-		case err == nil && msg == nil:
-			continue
 		case err == nil:
+			s.works(class)
 			b.Reset()
-			s.take(work, msg)
-			continue
-		case ctx.Err() != nil:
-			return
+			if msg != nil {
+				s.take(work, msg)
+			}
+		case ctx.Err() == nil:
+			s.repair(ctx, class, err)
+			pause(ctx, b.NextBackOff())
 		}
-		s.repair(ctx, class, err)
-		pause(ctx, b.NextBackOff())
+	}
+}
+
+// works notes that pulls work, or do again.
+func (s *Server) works(class string) {
+	if s.failing.Swap(false) {
+		s.Log.Info("pulling from the queue again", "class", class)
 	}
 }
 
@@ -191,8 +196,9 @@ func (s *Server) slot(ctx, work context.Context, class string) {
 func (s *Server) repair(ctx context.Context, class string, cause error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	if _, err := s.Queue.consumer(ctx, class); err != nil && ctx.Err() == nil {
-		s.Log.Warn("cannot pull from the queue", "class", class, "error", errors.Join(cause, err))
+	_, err := s.Queue.consumer(ctx, class)
+	if err != nil && ctx.Err() == nil && !s.failing.Swap(true) { // once, not once a slot
+		s.Log.Warn("cannot pull from the queue; trying again", "class", class, "error", errors.Join(cause, err))
 	}
 }
 
