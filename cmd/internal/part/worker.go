@@ -94,7 +94,7 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools []catalo
 			Self: w.self, Log: bus.Log, Blobs: bus.Blobs, Sandboxes: w.pool,
 			Alive: bus.Registry.Alive, Metrics: m, Logger: logger,
 		},
-		Class: cfg.Class, Slots: cfg.Slots, Drain: cfg.Drain, Log: logger,
+		Class: cfg.Class, Slots: cfg.Slots, Drain: cfg.Drain, Log: logger, Metrics: m,
 		Ready: func() bool { return w.reachable.Load() },
 	}
 	w.reachable.Store(true)
