@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -35,8 +38,21 @@ type Config struct {
 	// before it acknowledges. Without it, a power cut (not a crash of the
 	// process) may take the last two minutes of acknowledged messages along.
 	SyncAlways bool
+	// Cluster joins the server to others; nil means that it stands alone.
+	Cluster *Cluster
 	// Log takes the server's own messages; nil means none.
 	Log *slog.Logger
+}
+
+// Cluster says how a server finds its peers, all on this host: enough to see
+// the fleet work on replicated streams, and no more.
+type Cluster struct {
+	// Server is this server's name, unique in the cluster.
+	Server string
+	// Port is where it listens for its peers.
+	Port int
+	// Peers are the ports of all servers of the cluster, its own among them.
+	Peers []int
 }
 
 // RandomPort asks for any free port.
@@ -79,7 +95,7 @@ func options(c Config) (*server.Options, error) {
 	if c.StoreDir == "" {
 		return nil, errors.New("natsd: StoreDir is empty: name a directory for JetStream's files")
 	}
-	return &server.Options{
+	opts := &server.Options{
 		ServerName:             "toolfleet",
 		Host:                   or(c.Host, "127.0.0.1"),
 		Port:                   or(c.Port, server.RANDOM_PORT),
@@ -93,7 +109,15 @@ func options(c Config) (*server.Options, error) {
 		JetStreamMaxStore:      or(c.MaxStore, 16<<30),
 		JetStreamMaxMemory:     or(c.MaxMemory, 256<<20),
 		SyncAlways:             c.SyncAlways,
-	}, nil
+	}
+	if c.Cluster != nil {
+		opts.ServerName = c.Cluster.Server
+		opts.Cluster = server.ClusterOpts{Name: "toolfleet", Host: "127.0.0.1", Port: c.Cluster.Port}
+		for _, port := range c.Cluster.Peers {
+			opts.Routes = append(opts.Routes, &url.URL{Scheme: "nats", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))})
+		}
+	}
+	return opts, nil
 }
 
 // or is v, or what stands in for its zero value.

@@ -1,0 +1,70 @@
+package natsdtest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/toolfleet/toolfleet/internal/natsd"
+)
+
+// Cluster starts three servers that replicate streams, and returns a context
+// on each once they have a leader. All is gone when the test ends.
+func Cluster(t testing.TB) []jetstream.JetStream {
+	t.Helper()
+	ports := freePorts(t, 3)
+	servers := make([]*natsd.Server, len(ports))
+	for i, port := range ports {
+		servers[i] = StartWith(t, natsd.Config{
+			StoreDir: t.TempDir(), Port: natsd.RandomPort,
+			Cluster: &natsd.Cluster{Server: fmt.Sprintf("server-%d", i), Port: port, Peers: ports},
+		})
+	}
+	contexts := make([]jetstream.JetStream, len(servers))
+	for i, s := range servers {
+		contexts[i] = JetStreamOn(t, s)
+		awaitLeader(t, contexts[i])
+	}
+	return contexts
+}
+
+// awaitLeader asks until the cluster answers.
+func awaitLeader(t testing.TB, js jetstream.JetStream) {
+	t.Helper()
+	deadline, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		ctx, cancel := context.WithTimeout(deadline, time.Second)
+		_, err := js.AccountInfo(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+		if deadline.Err() != nil {
+			t.Fatalf("the cluster has no leader: %v", err)
+		}
+	}
+}
+
+// freePorts finds ports that nobody listens on at this moment.
+func freePorts(t testing.TB, n int) []int {
+	t.Helper()
+	ports := make([]int, n)
+	for i := range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a moment, on loopback
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		addr, ok := l.Addr().(*net.TCPAddr)
+		if !ok {
+			t.Fatalf("%v is no TCP address", l.Addr())
+		}
+		ports[i] = addr.Port
+	}
+	return ports
+}
