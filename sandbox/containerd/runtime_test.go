@@ -2,26 +2,41 @@ package containerd_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/toolfleet/toolfleet/sandbox"
 	"github.com/toolfleet/toolfleet/sandbox/containerd"
 )
 
-// noLeftovers fails the test if anything is left of sandboxes.
+// noLeftovers fails the test if anything is left of sandboxes. A shim that was
+// told to go needs a moment, so it looks until there is nothing or it has had
+// enough.
 func noLeftovers(tb testing.TB, rt *containerd.Runtime) {
 	tb.Helper()
-	left, err := rt.Leftovers(endCtx(tb))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if !left.None() {
-		tb.Errorf("left over: %+v", left)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), 5*time.Second)
+	defer cancel()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		left, err := rt.Leftovers(ctx)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if left.None() {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			tb.Fatalf("left over: %+v", left)
+		}
 	}
 }
 
