@@ -35,6 +35,9 @@ func (d *Dispatcher) Cancel(ctx context.Context, ref results.Ref, reason string)
 	}
 	r := call.Cancelled(reason)
 	r.Error.Attempt = st.Claims
+	if st.Job.Refusal != nil { // nobody has given the answer yet
+		r = *st.Job.Refusal
+	}
 	ended, err = d.endUnstarted(ctx, ref, st, r)
 	return ended, classify(ctx, err)
 }

@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -460,5 +461,65 @@ func TestListIsTheTenants(t *testing.T) {
 	list, err := f.List(t.Context(), "other", results.ListOptions{})
 	if err != nil || len(list) != 1 || list[0].ToolCallID != "c2" {
 		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// A dispatcher that kept the arguments and died before the admission leaves a
+// blob and no log. The same call goes on from there; other arguments under the
+// same ids cannot.
+func TestArgumentsOfACallThatWasNeverTaken(t *testing.T) {
+	f := dispatchtest.New(t, dispatchtest.Spec("echo", nil))
+	args := `{"text":"` + strings.Repeat("x", 400<<10) + `"}`
+	c := newCall("echo", args, "c1")
+	id := blob.ID{Tenant: c.Tenant, Key: c.Key()}
+	if _, err := f.Blobs.Put(t.Context(), id, "application/json", []byte(args)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Submit(t.Context(), newCall("echo", `{"text":"`+strings.Repeat("y", 400<<10)+`"}`, "c1")); !errors.Is(err, dispatch.ErrConflict) {
+		t.Errorf("other arguments: %v, want ErrConflict", err)
+	}
+	if ticket := submit(t, f, c); !ticket.New {
+		t.Error("the call is known")
+	}
+}
+
+func TestCancelOfARefusedCallIsItsRefusal(t *testing.T) {
+	f := dispatchtest.New(t, dispatchtest.Spec("echo", nil))
+	c := newCall("echo", `{oops`, "c1")
+	job, _ := f.Catalog.Check(c, c.Arguments, time.Now())
+	if _, err := f.Log.Admit(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	ref := results.Ref{Tenant: c.Tenant, Key: c.Key()}
+	if ended, err := f.Cancel(t.Context(), ref, ""); err != nil || !ended {
+		t.Fatalf("%v, %v", ended, err)
+	}
+	if r, err := f.Wait(t.Context(), ref); err != nil || r.Kind() != call.KindInvalidArguments {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// A cancel races with the worker that starts the tool: one result in any case,
+// and no tool runs behind a call that was answered as never started.
+func TestCancelRacesWithTheStart(t *testing.T) {
+	f := dispatchtest.New(t, dispatchtest.Spec("hang", nil))
+	f.Work(t, map[string]dispatchtest.Tool{"hang": hang})
+	for i := range 20 {
+		ticket := submit(t, f, newCall("hang", `{"text":"x"}`, fmt.Sprint("c", i)))
+		if _, err := f.Cancel(t.Context(), ticket.Ref, ""); err != nil {
+			t.Fatal(err)
+		}
+		evs := collect(t, f, ticket.Ref, dispatch.FollowOptions{})
+		st, err := f.Status(t.Context(), ticket.Ref)
+		if err != nil || st.Status != call.StatusCancelled {
+			t.Fatalf("%+v, %v", st, err)
+		}
+		ran := st.Result.Execution != nil
+		if ran == st.Start.Void {
+			t.Errorf("ran %v behind the marker %+v", ran, st.Start)
+		}
+		if n := strings.Count(types(evs), "TOOL_CALL_RESULT"); n != 1 {
+			t.Errorf("%d results", n)
+		}
 	}
 }

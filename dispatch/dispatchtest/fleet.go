@@ -150,25 +150,33 @@ func (w *worker) run(ctx context.Context, ref results.Ref, job catalog.Job) erro
 	}
 	cancelled, unwatch := w.fleet.Log.Cancelled(ref)
 	defer unwatch()
+	var watch sync.WaitGroup
+	defer watch.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() {
+	// Looked at once the watch has begun, so that no cancel falls between.
+	st, err := w.fleet.Log.Look(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if st.Cancel != nil {
+		cancel()
+	}
+	watch.Go(func() {
 		select {
 		case <-cancelled:
 			cancel()
 		case <-ctx.Done():
 		}
-	}()
+	})
 	r := &Running{
 		Call: job.Call, Args: args, fleet: w.fleet, ref: ref, t: w.t,
 		now: call.Activity{ToolCallID: job.Call.ToolCallID, ToolName: job.Call.Tool, Status: call.StatusRunning, Attempt: 1},
 	}
 	r.publish(r.now.Snapshot(ref.Key), true)
 	result := w.tools[job.Call.Tool](ctx, r)
-	select {
-	case <-cancelled:
+	if ctx.Err() != nil {
 		result = call.Cancelled("", result.Content...)
-	default:
 	}
 	if result.Error != nil {
 		result.Error.Attempt = 1

@@ -88,7 +88,7 @@ func safeType(mimeType string) string {
 // and conditions. A seek costs nothing until something is read, and then the
 // store skips to the place.
 type blobReader struct {
-	ctx   context.Context //nolint:containedctx // an io.ReadSeeker takes none; it lives as long as the request
+	ctx   context.Context // the request's, for io.Reader has none
 	store *blob.Store
 	id    blob.ID
 

@@ -101,7 +101,8 @@ func TestTheSameCallIsOneCall(t *testing.T) {
 		d.wantProblem(d.do("POST", "/v1/calls", `{"tool":"hang","arguments":{"text":"hi"},`+ids+`}`), http.StatusConflict)
 	})
 	t.Run("no ids", func(t *testing.T) {
-		if d.call(200, "/v1/calls", body).ID == d.call(200, "/v1/calls", body).ID {
+		first, second := d.call(200, "/v1/calls", body), d.call(200, "/v1/calls", body)
+		if first.ID == second.ID {
 			t.Error("two calls without ids are one")
 		}
 	})

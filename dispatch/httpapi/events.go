@@ -74,12 +74,15 @@ func (s *Server) stream(ctx context.Context, ref results.Ref, after uint64) (*hu
 		defer run.Close()
 		s.Metrics.HTTPStreams(door, 1)
 		defer s.Metrics.HTTPStreams(door, -1)
-		_, w := humago.Unwrap(hc)
+		r, w := humago.Unwrap(hc)
 		h := w.Header()
 		h.Set("Content-Type", "text/event-stream")
 		h.Set("X-Accel-Buffering", "no") // nginx would hold events back
 		h.Set("Location", location(ref.Key))
 		w.WriteHeader(http.StatusOK)
+		if r.Method == http.MethodHead {
+			return
+		}
 		s.pump(hc.Context(), run, &eventWriter{w: w, controller: http.NewResponseController(w)})
 	}}, nil
 }

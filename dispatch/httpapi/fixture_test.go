@@ -28,8 +28,6 @@ type door struct {
 	client *http.Client
 	// stop ends the server and waits for it.
 	stop func()
-	// header goes with every request.
-	header http.Header
 }
 
 func open(t *testing.T, f *dispatchtest.Fleet, changes ...func(*httpapi.Config)) *door {
@@ -53,7 +51,7 @@ func open(t *testing.T, f *dispatchtest.Fleet, changes ...func(*httpapi.Config))
 			t.Error(err)
 		}
 	}()
-	d := &door{t: t, server: s, client: &http.Client{Transport: &http.Transport{}}, header: http.Header{}}
+	d := &door{t: t, server: s, client: &http.Client{Transport: &http.Transport{}}}
 	d.stop = func() { cancel(); <-done }
 	t.Cleanup(func() {
 		d.client.CloseIdleConnections()
@@ -75,9 +73,6 @@ func (d *door) request(method, path, body string, header ...string) *http.Reques
 	req, err := http.NewRequestWithContext(d.t.Context(), method, d.server.URL()+path, strings.NewReader(body))
 	if err != nil {
 		d.t.Fatal(err)
-	}
-	for k, v := range d.header {
-		req.Header[k] = v
 	}
 	if method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/json")
