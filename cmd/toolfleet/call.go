@@ -77,6 +77,7 @@ func (c *CallCmd) Run(ctx context.Context, term *terminal) error {
 	ctx, keys := onInterrupt(ctx, fleet, term)
 	defer keys.stop()
 	err = fleet.Call(ctx, req, keys.know, view.visit)
+	keys.lost(err)
 	return view.end(ctx, err)
 }
 

@@ -52,9 +52,6 @@ func (i *interrupts) watch(ctx context.Context, signals <-chan os.Signal) {
 		}
 		id := i.known()
 		if id == "" || asked {
-			if id != "" {
-				fmt.Fprintf(i.term.err, "\nThe call goes on. Follow it with `toolfleet calls follow %s`.\n", id)
-			}
 			i.leave(errLeft)
 			return
 		}
@@ -63,6 +60,14 @@ func (i *interrupts) watch(ctx context.Context, signals <-chan os.Signal) {
 		if err := i.fleet.Delete(ctx, "/v1/calls/"+id, nil); err != nil {
 			fmt.Fprintln(i.term.err, "toolfleet: cancel:", err)
 		}
+	}
+}
+
+// lost says how to come back to a call that err has parted us from.
+func (i *interrupts) lost(err error) {
+	id := i.known()
+	if id != "" && (errors.Is(err, errLeft) || errors.Is(err, client.ErrUnreachable)) {
+		fmt.Fprintf(i.term.err, "\nThe call goes on without us. Follow it with `toolfleet calls follow %s`.\n", id)
 	}
 }
 
