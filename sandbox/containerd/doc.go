@@ -15,8 +15,7 @@
 //     sandbox's worker lives; nobody sweeps such a sandbox.
 //   - A *disk*: one tmpfs of the size of the disk limit, mounted on the host
 //     and bound into the sandbox as /tmp, /workspace, /home/tool and /dev/shm,
-//     so that the limit is the sum over all of them, and so that the host sees
-//     how full it was.
+//     so that the limit is the sum over all of them.
 //   - Two FIFOs to the agent, and a *task*: the processes, in a cgroup of their
 //     own, in user, pid, mount, ipc, uts, cgroup and network namespaces of
 //     their own.
