@@ -16,13 +16,17 @@ import (
 const (
 	// textHead is how much of a text that is too large stays as a text part.
 	textHead = 32 << 10
+	// blobsPerAttempt keeps the numbers of two attempts' blobs apart. A result
+	// has fewer parts.
+	blobsPerAttempt = 10_000
 	// eventRoom is the space in an event for everything that is not a part.
 	eventRoom = 64 << 10
 )
 
 // fit moves what is too large for an event into blobs: media becomes a url
 // source, a text keeps its head and gets a document with the whole. Blobs are
-// numbered in order, so a second try at the same result writes the same blobs.
+// numbered by the attempt and their order in it: a blob is written once, and
+// another attempt may say something else.
 //
 // It cannot fail: by now the tool has run, and a result without one of its
 // parts is better than none. A part that cannot be kept is left out, without a
@@ -98,7 +102,7 @@ func (f *fitter) offload(ctx context.Context, p agui.Part) ([]agui.Part, error) 
 }
 
 func (f *fitter) put(ctx context.Context, partType, mimeType string, data []byte) (agui.Part, error) {
-	id := blob.ID{Tenant: f.a.ref.Tenant, Key: f.a.ref.Key, N: f.n}
+	id := blob.ID{Tenant: f.a.ref.Tenant, Key: f.a.ref.Key, N: f.a.n*blobsPerAttempt + f.n}
 	if _, err := f.a.Blobs.Put(ctx, id, mimeType, data); err != nil {
 		return agui.Part{}, err
 	}

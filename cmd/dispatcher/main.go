@@ -47,7 +47,7 @@ func run(ctx context.Context, cfg config) error {
 		return err
 	}
 	defer nc.Close()
-	bus, err := part.OpenBus(ctx, nc, nil)
+	bus, err := part.OpenBus(ctx, nc, nil, logger)
 	if err != nil {
 		return err
 	}

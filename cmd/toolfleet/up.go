@@ -61,7 +61,7 @@ func (c *UpCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer nc.Close()
-	bus, err := part.OpenBus(ctx, nc, nil)
+	bus, err := part.OpenBus(ctx, nc, nil, logger)
 	if err != nil {
 		return err
 	}

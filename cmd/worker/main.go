@@ -15,6 +15,7 @@ import (
 	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/cmd/internal/part"
 	"github.com/toolfleet/toolfleet/metrics"
+	"github.com/toolfleet/toolfleet/results"
 )
 
 type config struct {
@@ -48,7 +49,7 @@ func run(ctx context.Context, cfg config) error {
 		return err
 	}
 	defer nc.Close()
-	bus, err := part.OpenBus(ctx, nc, []string{"cancel"})
+	bus, err := part.OpenBus(ctx, nc, []string{results.KindCancel}, logger)
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func openBus(ctx context.Context, dir string) (*bus, error) {
 		b.server.Shutdown()
 		return nil, err
 	}
-	p, err := part.OpenBus(ctx, b.nc, nil)
+	p, err := part.OpenBus(ctx, b.nc, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, errors.Join(err, b.close())
 	}

@@ -44,13 +44,13 @@ func Dial(url string, logger *slog.Logger) (*nats.Conn, error) {
 
 // OpenBus creates or checks the streams and buckets. kinds are the events that
 // the process follows; nil means all.
-func OpenBus(ctx context.Context, nc *nats.Conn, kinds []string) (*Bus, error) {
+func OpenBus(ctx context.Context, nc *nats.Conn, kinds []string, logger *slog.Logger) (*Bus, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, fmt.Errorf("jetstream: %w", err)
 	}
 	b := &Bus{}
-	if b.Log, err = results.Open(ctx, js, results.Options{Kinds: kinds}); err != nil {
+	if b.Log, err = results.Open(ctx, js, results.Options{Kinds: kinds, Log: logger}); err != nil {
 		return nil, err
 	}
 	if b.Queue, err = queue.Open(ctx, js, queue.Options{}); err != nil {

@@ -2,8 +2,10 @@ package part
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -40,6 +42,9 @@ func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools []catalog.Spec, m *me
 	if err != nil {
 		return nil, err
 	}
+	if err := checkHorizon(tools); err != nil {
+		return nil, err
+	}
 	d := &dispatch.Dispatcher{Log: bus.Log, Queue: bus.Queue, Catalog: c, Blobs: bus.Blobs, Metrics: m, Logger: logger}
 	srv, err := httpapi.New(httpapi.Config{
 		Addr: cfg.Listen, TokenFile: cfg.Tokens, PublicURL: cfg.PublicURL,
@@ -52,6 +57,20 @@ func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools []catalog.Spec, m *me
 		http:   srv,
 		keeper: &keeper.Keeper{Log: bus.Log, Queue: bus.Queue, Registry: bus.Registry, Metrics: m, Logger: logger},
 	}, nil
+}
+
+// longestDrain is the longest drain that the horizon is checked against: the
+// dispatcher does not know its workers' own.
+const longestDrain = time.Hour
+
+// checkHorizon refuses tools whose calls could outlive the log's promise.
+func checkHorizon(tools []catalog.Spec) error {
+	for _, t := range tools {
+		if err := keeper.CheckHorizon(time.Duration(t.QueueTimeout), time.Duration(t.Limits.Timeout), longestDrain); err != nil {
+			return fmt.Errorf("tool %s: %w", t.Name, err)
+		}
+	}
+	return nil
 }
 
 // URL is where the doors are.

@@ -58,8 +58,8 @@ type Worker struct {
 // containerd, a host swept of what a predecessor left, the images, the pool.
 // Close must be called when the error is nil.
 func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools []catalog.Spec, m *metrics.Metrics, logger *slog.Logger) (w *Worker, err error) {
-	if cfg.Slots < 0 || cfg.Drain < 0 {
-		return nil, errors.New("slots and drain must not be negative")
+	if cfg.Slots < 0 || cfg.Drain < 0 || cfg.Drain > longestDrain {
+		return nil, fmt.Errorf("slots must not be negative, and drain must be between 0 and %s", longestDrain)
 	}
 	if cfg.Slots == 0 {
 		cfg.Slots = 2 * runtime.NumCPU()
