@@ -49,14 +49,14 @@ func (s *Server) getBlob(ctx context.Context, in *blobInput) (*huma.StreamRespon
 		return nil, problem(http.StatusNotFound, "There is no such blob.")
 	}
 	id := blob.ID{Tenant: ref.Tenant, Key: ref.Key, N: n}
-	info, err := s.Dispatcher.Blobs.Stat(ctx, id)
+	info, err := s.config.Dispatcher.Blobs.Stat(ctx, id)
 	switch {
 	case errors.Is(err, blob.ErrNotFound):
 		return nil, problem(http.StatusNotFound, "There is no such blob, or no more.")
 	case err != nil:
 		return nil, s.fail(ctx, fmt.Errorf("httpapi: blob %s: %w", id, err))
 	}
-	b := &blobReader{ctx: ctx, store: s.Dispatcher.Blobs, id: id, size: info.Size}
+	b := &blobReader{ctx: ctx, store: s.config.Dispatcher.Blobs, id: id, size: info.Size}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		defer b.close()
 		r, w := humago.Unwrap(hc)
@@ -66,7 +66,7 @@ func (s *Server) getBlob(ctx context.Context, in *blobInput) (*huma.StreamRespon
 		h.Set("ETag", `"`+info.Digest+`"`)
 		h.Set("Cache-Control", "private, max-age=3600, immutable")
 		http.ServeContent(w, r, "", time.Time{}, b)
-		s.Metrics.BlobGot(b.sent)
+		s.config.Metrics.BlobGot(b.sent)
 	}}, nil
 }
 

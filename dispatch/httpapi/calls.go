@@ -74,7 +74,7 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*huma.StreamRespo
 	if err != nil {
 		return nil, badRequest(err)
 	}
-	t, err := s.Dispatcher.Submit(ctx, c)
+	t, err := s.config.Dispatcher.Submit(ctx, c)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -113,7 +113,7 @@ func (s *Server) answer(ctx context.Context, ref results.Ref, wait time.Duration
 			return nil, s.fail(ctx, err)
 		}
 	}
-	st, err := s.Dispatcher.Status(ctx, ref)
+	st, err := s.config.Dispatcher.Status(ctx, ref)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -137,7 +137,7 @@ func (s *Server) wait(ctx context.Context, ref results.Ref, wait time.Duration) 
 		defer cancel()
 		ctx = bounded
 	}
-	if _, err := s.Dispatcher.Wait(ctx, ref); err != nil && !errors.Is(err, errWaited) {
+	if _, err := s.config.Dispatcher.Wait(ctx, ref); err != nil && !errors.Is(err, errWaited) {
 		return err
 	}
 	return nil
@@ -178,7 +178,7 @@ func (s *Server) getCall(ctx context.Context, in *callInput) (*callOutput, error
 	if err != nil {
 		return nil, err
 	}
-	st, err := s.Dispatcher.Status(ctx, ref)
+	st, err := s.config.Dispatcher.Status(ctx, ref)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -196,11 +196,11 @@ func (s *Server) cancelCall(ctx context.Context, in *cancelInput) (*callOutput, 
 	if err != nil {
 		return nil, err
 	}
-	ended, err := s.Dispatcher.Cancel(ctx, ref, in.Reason)
+	ended, err := s.config.Dispatcher.Cancel(ctx, ref, in.Reason)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	st, err := s.Dispatcher.Status(ctx, ref)
+	st, err := s.config.Dispatcher.Status(ctx, ref)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -235,7 +235,7 @@ func (s *Server) listCalls(ctx context.Context, in *listInput) (*listOutput, err
 		}
 		o.Before = before
 	}
-	list, err := s.Dispatcher.List(ctx, tenantOf(ctx), o)
+	list, err := s.config.Dispatcher.List(ctx, tenantOf(ctx), o)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

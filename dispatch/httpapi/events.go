@@ -52,7 +52,7 @@ func (s *Server) follow(ctx context.Context, in *followInput) (*huma.StreamRespo
 	if err != nil {
 		return nil, badRequest(fmt.Errorf("Last-Event-ID %q is not the id of an event", clip(in.LastEventID)))
 	}
-	st, err := s.Dispatcher.Status(ctx, ref)
+	st, err := s.config.Dispatcher.Status(ctx, ref)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -66,14 +66,14 @@ func (s *Server) follow(ctx context.Context, in *followInput) (*huma.StreamRespo
 
 // stream begins to follow the call, and streams it once that has worked.
 func (s *Server) stream(ctx context.Context, ref results.Ref, after uint64) (*huma.StreamResponse, error) {
-	run, err := s.Dispatcher.Follow(ctx, ref, dispatch.FollowOptions{After: after, BlobURL: s.blobURL(ctx)})
+	run, err := s.config.Dispatcher.Follow(ctx, ref, dispatch.FollowOptions{After: after, BlobURL: s.blobURL(ctx)})
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		defer run.Close()
-		s.Metrics.HTTPStreams(door, 1)
-		defer s.Metrics.HTTPStreams(door, -1)
+		s.config.Metrics.HTTPStreams(door, 1)
+		defer s.config.Metrics.HTTPStreams(door, -1)
 		r, w := humago.Unwrap(hc)
 		h := w.Header()
 		h.Set("Content-Type", "text/event-stream")
@@ -104,7 +104,7 @@ func (s *Server) pump(ctx context.Context, run *dispatch.Run, w *eventWriter) {
 			err = w.comment("keep-alive")
 		case errors.Is(err, io.EOF):
 		case ctx.Err() == nil:
-			s.Logger.Warn("a stream was cut", "error", err)
+			s.config.Logger.Warn("a stream was cut", "error", err)
 		}
 		if err != nil {
 			return
@@ -115,7 +115,7 @@ func (s *Server) pump(ctx context.Context, run *dispatch.Run, w *eventWriter) {
 // next waits for the next event, and for no longer than a client should go
 // without a sign of life.
 func (s *Server) next(ctx context.Context, run *dispatch.Run) (dispatch.RunEvent, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.KeepAlive, errSilent)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.config.KeepAlive, errSilent)
 	defer cancel()
 	return run.Next(ctx)
 }

@@ -63,7 +63,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		if !readBody(w, r) {
 			return
 		}
-		c := caller{tenant: tenant, base: s.PublicURL}
+		c := caller{tenant: tenant, base: s.config.PublicURL}
 		if c.base == "" {
 			c.base = "http://" + r.Host
 		}

@@ -24,7 +24,7 @@ func (s *Server) observe(mux *http.ServeMux, next http.Handler) http.Handler {
 		w := &responseWriter{ResponseWriter: rw, controller: http.NewResponseController(rw)}
 		w.begin()
 		defer func() {
-			s.Metrics.HTTPRequest(door, route(mux, r), r.Method, cmp.Or(w.status, http.StatusOK), time.Since(began))
+			s.config.Metrics.HTTPRequest(door, route(mux, r), r.Method, cmp.Or(w.status, http.StatusOK), time.Since(began))
 		}()
 		defer func() {
 			if p := recover(); p != nil {
@@ -49,7 +49,7 @@ func route(mux *http.ServeMux, r *http.Request) string {
 // that has begun can only be cut off.
 func (s *Server) recovered(w *responseWriter, r *http.Request, p any) {
 	if err, ok := p.(error); !ok || !gone(err) {
-		s.Logger.Error("panic in a request", "method", r.Method, "panic", p, "stack", string(debug.Stack()))
+		s.config.Logger.Error("panic in a request", "method", r.Method, "panic", p, "stack", string(debug.Stack()))
 	}
 	if w.status != 0 {
 		panic(http.ErrAbortHandler)

@@ -48,12 +48,12 @@ func (s *Server) fail(ctx context.Context, err error) error {
 		status, detail = http.StatusServiceUnavailable, "The server is shutting down. The call goes on: ask for it again."
 	case errors.Is(err, dispatch.ErrUnavailable):
 		status, detail = http.StatusServiceUnavailable, "The fleet cannot take or answer calls now. Try again a little later."
-		s.Logger.Warn("request failed", "error", err)
+		s.config.Logger.Warn("request failed", "error", err)
 	case ctx.Err() != nil:
 		// The client is gone and reads nothing.
 		status = statusClientGone
 	default:
-		s.Logger.Error("request failed", "error", err)
+		s.config.Logger.Error("request failed", "error", err)
 	}
 	if status != http.StatusServiceUnavailable {
 		return problem(status, detail)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -34,7 +35,7 @@ type callRequest struct {
 // requestSchema describes a callRequest. It is written out because a field
 // that is an object or a text has no Go type to derive it from.
 func requestSchema(r huma.Registry) *huma.Schema {
-	s := huma.SchemaFromType(r, deref[callRequest]())
+	s := huma.SchemaFromType(r, reflect.TypeFor[callRequest]())
 	s.Properties["arguments"] = &huma.Schema{
 		Description: "The arguments: an object, or the raw text that a model produced. Text that is no JSON, arguments that do not fit the tool and arguments over 1 MiB are answered by an error result.",
 		OneOf:       []*huma.Schema{{Type: huma.TypeObject, AdditionalProperties: true}, {Type: huma.TypeString}},
@@ -241,6 +242,5 @@ func wantsStream(accept string) bool {
 
 // badRequest is a 400 that lists what is wrong.
 func badRequest(err error) error {
-	p := problem(http.StatusBadRequest, strings.ReplaceAll(err.Error(), "\n", "; "))
-	return p
+	return problem(http.StatusBadRequest, strings.ReplaceAll(err.Error(), "\n", "; "))
 }

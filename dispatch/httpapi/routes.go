@@ -22,8 +22,8 @@ func (s *Server) routes() http.Handler {
 	s.registerBlobs(api)
 	s.registerTools(api)
 	s.registerHealth(api)
-	if s.MetricsHandler != nil {
-		mux.Handle("GET /metrics", s.MetricsHandler)
+	if s.config.MetricsHandler != nil {
+		mux.Handle("GET /metrics", s.config.MetricsHandler)
 	}
 	serveOpenAPI(mux, api.OpenAPI())
 	return s.observe(mux, s.guard(notFound(mux)))
@@ -109,9 +109,6 @@ func (s *Server) registerHealth(api huma.API) {
 		return ok(), nil
 	})
 }
-
-// deref names a type for a schema.
-func deref[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
 // response describes an answer that a handler writes by itself.
 func response[T any](api huma.API, description string) *huma.Response {

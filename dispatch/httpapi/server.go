@@ -16,7 +16,7 @@ import (
 
 // Server is the HTTP door. Make one with [New] and run it once.
 type Server struct {
-	Config
+	config Config
 
 	listener net.Listener
 	tokens   *Tokens // nil: everybody is the default tenant
@@ -34,7 +34,7 @@ func New(c Config) (*Server, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{Config: c, requests: make(chan struct{}, c.MaxRequests)}
+	s := &Server{config: c, requests: make(chan struct{}, c.MaxRequests)}
 	if c.TokenFile != "" {
 		tokens, err := ReadTokenFile(c.TokenFile)
 		if err != nil {
@@ -86,7 +86,7 @@ func (s *Server) Run(ctx context.Context) error {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		BaseContext:       func(net.Listener) context.Context { return requests },
-		ErrorLog:          slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug),
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(s.listener) }()
@@ -111,9 +111,9 @@ func (s *Server) Run(ctx context.Context) error {
 const endTimeout = 5 * time.Second
 
 func (s *Server) shutdown(ctx context.Context, server *http.Server, end context.CancelCauseFunc) error {
-	stop := time.AfterFunc(s.Drain, func() { end(errShutdown) })
+	stop := time.AfterFunc(s.config.Drain, func() { end(errShutdown) })
 	defer stop.Stop()
-	ctx, cancel := context.WithTimeout(ctx, s.Drain+endTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.config.Drain+endTimeout)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
 		return errors.Join(err, server.Close())
@@ -126,10 +126,10 @@ func (s *Server) ready() error {
 	if s.stopping.Load() {
 		return errShutdown
 	}
-	if s.Ready == nil {
+	if s.config.Ready == nil {
 		return nil
 	}
-	return s.Ready()
+	return s.config.Ready()
 }
 
 // blobURL makes the URLs of blobs in what the client of a request sees.

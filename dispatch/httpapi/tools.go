@@ -29,7 +29,7 @@ type toolsOutput struct {
 
 // listTools is GET /v1/tools.
 func (s *Server) listTools(ctx context.Context, _ *struct{}) (*toolsOutput, error) {
-	specs := s.Tools.List(tenantOf(ctx))
+	specs := s.config.Tools.List(tenantOf(ctx))
 	out := &toolsOutput{}
 	out.Body.Tools = make([]toolView, 0, len(specs))
 	for _, spec := range specs {
@@ -46,7 +46,7 @@ type toolOutput struct{ Body toolView }
 
 // getTool is GET /v1/tools/{name}.
 func (s *Server) getTool(ctx context.Context, in *toolInput) (*toolOutput, error) {
-	spec, ok := s.Tools.Resolve(tenantOf(ctx), in.Name)
+	spec, ok := s.config.Tools.Resolve(tenantOf(ctx), in.Name)
 	if !ok {
 		return nil, problem(http.StatusNotFound, "There is no such tool.")
 	}
