@@ -47,18 +47,13 @@ func (d *Dispatcher) Cancel(ctx context.Context, ref results.Ref, reason string)
 // takes the job away. It reports false when a worker was first; that worker
 // ends the call.
 func (d *Dispatcher) endUnstarted(ctx context.Context, ref results.Ref, st results.State, r call.Result) (bool, error) {
-	won, other, err := d.Log.Start(ctx, ref, results.Marker{Attempt: st.Claims, Void: true})
-	switch {
+	switch ok, err := d.Log.Void(ctx, ref, results.Worker{}, st.Claims); {
 	case errors.Is(err, results.ErrEnded):
 		return true, nil
-	case err != nil:
+	case err != nil || !ok:
 		return false, err
-	case !won && (other == nil || !other.Void):
-		return false, nil
 	}
-	// A void marker of somebody else says that they are ending the call and
-	// may have died before they did; the first result wins either way.
-	won, err = d.Log.Finish(ctx, ref, st.Job.Call.ToolCallID, r)
+	won, err := d.Log.Finish(ctx, ref, st.Job.Call.ToolCallID, r)
 	if err != nil {
 		return false, err
 	}

@@ -133,14 +133,8 @@ func (r *round) do(ctx context.Context, ref results.Ref, st results.State, d dee
 	case push:
 		return r.push(ctx, ref, st)
 	case endUnrun:
-		// Whoever takes the fence ends the call; a worker that was faster
-		// runs it.
-		won, other, err := r.Log.Start(ctx, ref, results.Marker{Attempt: st.Claims, Void: true})
-		if err != nil {
+		if ok, err := r.Log.Void(ctx, ref, results.Worker{}, st.Claims); err != nil || !ok {
 			return err
-		}
-		if !won && !other.Void {
-			return nil
 		}
 	}
 	return r.end(ctx, ref, st, result)

@@ -104,6 +104,16 @@ func (l *Log) Start(ctx context.Context, ref Ref, m Marker) (won bool, other *Ma
 	return false, other, err
 }
 
+// Void takes the start fence for one who ends a call without running it, so
+// that no worker can start it any more. ok is true, too, when somebody else has
+// taken it to the same end: they may have died before their result, and the
+// first result wins either way. It is false when a worker was first; that
+// worker ends the call. ErrEnded when the call has ended.
+func (l *Log) Void(ctx context.Context, ref Ref, w Worker, attempt int) (ok bool, err error) {
+	won, other, err := l.Start(ctx, ref, Marker{Worker: w, Attempt: attempt, Void: true})
+	return won || err == nil && other.Void, err
+}
+
 // StartAgain appends a start behind another one. Only for idempotent tools,
 // and for those whose earlier start is void of effect.
 func (l *Log) StartAgain(ctx context.Context, ref Ref, m Marker) error {

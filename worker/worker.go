@@ -237,13 +237,12 @@ func (a *attempt) enter() (leave func(), entered bool) {
 // so that no other worker starts it meanwhile.
 func (a *attempt) endUnrun(ctx context.Context, state results.State, r call.Result) error {
 	if state.Start == nil {
-		won, other, err := a.Log.Start(ctx, a.ref, results.Marker{Worker: a.Self, Void: true})
-		switch {
+		switch ok, err := a.Log.Void(ctx, a.ref, a.Self, state.Claims); {
 		case errors.Is(err, results.ErrEnded):
 			return nil
 		case err != nil:
 			return giveBack(busyPause, err)
-		case !won && !other.Void:
+		case !ok:
 			return giveBack(busyPause, errBusy)
 		}
 	}

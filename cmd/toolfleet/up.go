@@ -45,6 +45,11 @@ func (c *UpCmd) Run(ctx context.Context) error {
 	}
 	defer unlock()
 
+	if c.SigningKey == "" {
+		if c.SigningKey, err = part.SigningKey(c.State); err != nil {
+			return err
+		}
+	}
 	host, port, err := hostPort(c.NATS)
 	if err != nil {
 		return err

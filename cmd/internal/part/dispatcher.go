@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,9 +19,10 @@ import (
 
 // DispatcherConfig is what a dispatcher is told. The tags are kong's.
 type DispatcherConfig struct {
-	Listen    string `help:"Address of the HTTP API, health and metrics." default:"127.0.0.1:8080" env:"TOOLFLEET_LISTEN"`
-	Tokens    string `help:"File of bearer tokens, 'tenant token' a line; required beyond loopback." env:"TOOLFLEET_TOKENS"`
-	PublicURL string `help:"Base of the URLs that clients fetch media from; default: the address." env:"TOOLFLEET_PUBLIC_URL"`
+	Listen     string `help:"Address of the HTTP API, health and metrics." default:"127.0.0.1:8080" env:"TOOLFLEET_LISTEN"`
+	Tokens     string `help:"File of bearer tokens, 'tenant token' a line; required beyond loopback." env:"TOOLFLEET_TOKENS"`
+	SigningKey string `help:"File with the key that signs media URLs, at least 32 bytes, the same for all dispatchers; without it URLs end with the process." type:"path" env:"TOOLFLEET_SIGNING_KEY"`
+	PublicURL  string `help:"Base of the URLs that clients fetch media from; default: the address." env:"TOOLFLEET_PUBLIC_URL"`
 }
 
 // Dispatcher is one running dispatcher part: the doors and the keeper.
@@ -45,9 +47,15 @@ func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools []catalog.Spec, m *me
 	if err := checkHorizon(tools); err != nil {
 		return nil, err
 	}
+	var key []byte
+	if cfg.SigningKey != "" {
+		if key, err = os.ReadFile(cfg.SigningKey); err != nil {
+			return nil, fmt.Errorf("signing key: %w", err)
+		}
+	}
 	d := &dispatch.Dispatcher{Log: bus.Log, Queue: bus.Queue, Catalog: c, Blobs: bus.Blobs, Metrics: m, Logger: logger}
 	srv, err := httpapi.New(httpapi.Config{
-		Addr: cfg.Listen, TokenFile: cfg.Tokens, PublicURL: cfg.PublicURL,
+		Addr: cfg.Listen, TokenFile: cfg.Tokens, PublicURL: cfg.PublicURL, SigningKey: key,
 		Dispatcher: d, Tools: c, Metrics: m, MetricsHandler: o.Metrics, Ready: o.Ready, Logger: logger,
 	})
 	if err != nil {

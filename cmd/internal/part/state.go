@@ -37,6 +37,17 @@ func Identity(state string) (results.Worker, error) {
 	return results.Worker{ID: id, Incarnation: random(8)}, nil
 }
 
+// SigningKey makes sure that a key for media URLs is in the file signing-key
+// under state, and returns the file's name.
+func SigningKey(state string) (string, error) {
+	name := filepath.Join(state, "signing-key")
+	_, err := os.Stat(name)
+	if errors.Is(err, os.ErrNotExist) {
+		err = writeFile(name, []byte(random(32)))
+	}
+	return name, err
+}
+
 // writeFile writes a small file so that it is whole or not there.
 func writeFile(name string, data []byte) error {
 	tmp := name + ".new"
