@@ -17,7 +17,9 @@ import (
 	"time"
 )
 
-// spec declares word-count once warm and once cold.
+// spec declares word-count once warm and once cold. Sandboxes of one shape are
+// shared by all tools, so the two have different limits: the cold one must not
+// be served from the warm one's pool.
 const spec = `apiVersion: toolfleet/v1
 kind: Tool
 name: %s
@@ -28,6 +30,7 @@ pull: never
 command: [/tool]
 parameters: {type: object, required: [text], properties: {text: {type: string}}}
 annotations: {readOnly: true}
+limits: {memory: %dMi}
 warm: {min: %d, max: %d}
 `
 
@@ -53,7 +56,7 @@ func startFleet(ctx context.Context, c Config) (*fleet, error) {
 		}
 	}
 	for name, n := range map[string]int{"warm": warmSize, "cold": 0} {
-		if err := os.WriteFile(filepath.Join(tools, name+".tool.yaml"), fmt.Appendf(nil, spec, name, n, n), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(tools, name+".tool.yaml"), fmt.Appendf(nil, spec, name, 256+n, n, n), 0o600); err != nil {
 			return nil, err
 		}
 	}

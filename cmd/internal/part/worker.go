@@ -83,10 +83,8 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools []catalo
 		return nil, err
 	}
 	w.pool = sandbox.NewPool(sandbox.PoolConfig{Runtime: w.runtime, Prefix: w.self.ID, Logger: logger, OnStart: w.startedSandbox})
-	for i := range tools {
-		if t := &tools[i]; t.Type != "server" && t.Class == cfg.Class {
-			w.pool.Want(t.Sandbox(), t.Warm.Min, t.Warm.Max)
-		}
+	for spec, warm := range warmth(tools, cfg.Class) {
+		w.pool.Want(spec, warm.Min, warm.Max)
 	}
 	w.server = &queue.Server{
 		Queue: bus.Queue,
@@ -99,6 +97,24 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools []catalo
 	}
 	w.reachable.Store(true)
 	return w, nil
+}
+
+// warmth adds up what the tools of a class want to be kept warm. Tools whose
+// sandboxes are alike share them: a sandbox does not know its tool before the
+// call comes.
+func warmth(tools []catalog.Spec, class string) map[sandbox.Spec]catalog.Warm {
+	sum := map[sandbox.Spec]catalog.Warm{}
+	for i := range tools {
+		t := &tools[i]
+		if t.Type == catalog.TypeServer || t.Class != class {
+			continue
+		}
+		w := sum[t.Sandbox()]
+		w.Min += t.Warm.Min
+		w.Max += t.Warm.Max
+		sum[t.Sandbox()] = w
+	}
+	return sum
 }
 
 // startRuntime reaches or starts containerd and sweeps the host.
