@@ -165,7 +165,11 @@ func version(path string) string {
 			return ""
 		}
 	}
-	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	// The shim writes a heading, and its version in the line below.
+	line, rest, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	if strings.HasSuffix(line, ":") {
+		line, _, _ = strings.Cut(strings.TrimSpace(rest), "\n")
+	}
 	return line
 }
 
