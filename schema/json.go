@@ -71,12 +71,12 @@ func walk(raw []byte) []Problem {
 		dec      = json.NewDecoder(bytes.NewReader(raw))
 	)
 	dec.UseNumber()
-	path := func() string {
+	fault := func(message string) {
 		tokens := make([]string, len(open))
 		for i, l := range open {
 			tokens[i] = l.name
 		}
-		return pointer(tokens)
+		problems = append(problems, problem(tokens, message))
 	}
 	for {
 		token, err := dec.Token()
@@ -88,7 +88,7 @@ func walk(raw []byte) []Problem {
 			if key, ok := token.(string); ok && top.keys != nil && !top.inValue {
 				top.name, top.inValue = key, true
 				if top.keys[key] {
-					problems = append(problems, Problem{path(), "is given twice"})
+					fault("is given twice")
 				}
 				top.keys[key] = true
 				continue
@@ -102,7 +102,8 @@ func walk(raw []byte) []Problem {
 			}
 			beginValue(open)
 			if len(open) == MaxDepth {
-				return append(problems, Problem{path(), fmt.Sprintf("is nested deeper than %d levels", MaxDepth)})
+				fault(fmt.Sprintf("is nested deeper than %d levels", MaxDepth))
+				return problems
 			}
 			next := level{index: -1}
 			if token == '{' {
@@ -112,7 +113,7 @@ func walk(raw []byte) []Problem {
 		case json.Number:
 			beginValue(open)
 			if !sensible(token.String()) {
-				problems = append(problems, Problem{path(), "is a number out of range"})
+				fault("is a number out of range")
 			}
 		default:
 			beginValue(open)

@@ -24,6 +24,13 @@ type Problem struct {
 	Message string
 }
 
+// problem makes the problem of the value at the end of tokens. It is clipped
+// here and not when the list is done: under one long name there may be a fault
+// for every other byte of the text, and each path would hold the name.
+func problem(tokens []string, message string) Problem {
+	return Problem{clip(pointer(tokens)), clip(message)}
+}
+
 // String is "path: message", and the message alone for the whole text.
 func (p Problem) String() string {
 	if p.Path == "" {
@@ -35,9 +42,6 @@ func (p Problem) String() string {
 // tidy sorts problems by path and message, drops doubles, and cuts the list
 // to [MaxProblems], saying how many more there were.
 func tidy(problems []Problem) []Problem {
-	for i, p := range problems {
-		problems[i] = Problem{clip(p.Path), clip(p.Message)}
-	}
 	slices.SortFunc(problems, func(a, b Problem) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Message, b.Message))
 	})
@@ -62,12 +66,16 @@ func clip(s string) string {
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
-// pointer makes a JSON pointer of reference tokens.
+// pointer makes a JSON pointer of reference tokens. What is longer than can be
+// said is left out where it is, for [clip] to cut.
 func pointer(tokens []string) string {
 	var b strings.Builder
 	for _, t := range tokens {
+		if b.Len() > maxMessage {
+			break
+		}
 		b.WriteByte('/')
-		b.WriteString(pointerEscapes.Replace(t))
+		b.WriteString(pointerEscapes.Replace(t[:min(len(t), maxMessage+utf8.UTFMax)]))
 	}
 	return b.String()
 }

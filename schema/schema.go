@@ -106,10 +106,10 @@ func leaves(problems []Problem, e *jsonschema.ValidationError) []Problem {
 	if names, ok := e.ErrorKind.(*kind.PropertyNames); ok {
 		// The library shares the slice of this location with its later work
 		// (seen in 6.0.3), so it names any place; the name itself tells more.
-		return append(problems, Problem{Message: badName(names.Property, e.Causes)})
+		return append(problems, problem(nil, badName(names.Property, e.Causes)))
 	}
 	if len(e.Causes) == 0 {
-		return append(problems, Problem{pointer(e.InstanceLocation), words(e.ErrorKind)})
+		return append(problems, problem(e.InstanceLocation, words(e.ErrorKind)))
 	}
 	for _, cause := range e.Causes {
 		problems = leaves(problems, cause)

@@ -36,8 +36,12 @@ const (
 // MaxMessage is the longest message, in bytes, without its newline.
 const MaxMessage = wire.MaxMessage
 
-// maxProgressText bounds the sentence of an update, in bytes.
-const maxProgressText = 1 << 10
+// maxText bounds what a person reads of a message, in bytes: the sentence of
+// an update, and what is wrong with it, where a decoder quotes the tool.
+const maxText = 1 << 10
+
+// maxDropped bounds how many dropped parts are told one by one.
+const maxDropped = 10
 
 // Result is the answer to a call. There is one shape of it in the project.
 type Result = call.Result
@@ -113,9 +117,7 @@ func DecodeUpdate(raw []byte) (Update, error) {
 		return Update{}, err
 	}
 	u := Update{Current: m.Current, Total: m.Total, Message: m.Message}
-	if len(u.Message) > maxProgressText {
-		u.Message = strings.ToValidUTF8(u.Message[:maxProgressText], "") + "…"
-	}
+	u.Message = clip(u.Message)
 	u.Content, u.Dropped = usable(m.Content.List())
 	return u, nil
 }
@@ -162,7 +164,7 @@ func decode(raw []byte, want string, maxBytes int) (message, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&m); err != nil {
-		return m, fmt.Errorf("tool: the %s message is malformed: %w", want, err)
+		return m, fmt.Errorf("tool: the %s message is malformed: %s", want, clip(err.Error()))
 	}
 	if m.Type != want {
 		return m, fmt.Errorf("tool: the message is no %s", want)
@@ -173,13 +175,26 @@ func decode(raw []byte, want string, maxBytes int) (message, error) {
 	return m, nil
 }
 
+// clip bounds s without splitting a rune.
+func clip(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxText], "") + "…"
+}
+
 // usable keeps the parts that may reach a client, and says why others may not.
 func usable(parts []agui.Part) (kept []agui.Part, dropped []string) {
+	more := 0
 	for i, p := range parts {
 		if string(p.Metadata) == "null" {
 			p.Metadata = nil
 		}
 		if err := check(p); err != nil {
+			if len(dropped) == maxDropped {
+				more++
+				continue
+			}
 			dropped = append(dropped, fmt.Sprintf("part %d: %v", i, err))
 			continue
 		}
@@ -187,6 +202,9 @@ func usable(parts []agui.Part) (kept []agui.Part, dropped []string) {
 			p.Text = "" // a media part has none
 		}
 		kept = append(kept, p)
+	}
+	if more > 0 {
+		dropped = append(dropped, fmt.Sprintf("and %d more parts", more))
 	}
 	return kept, dropped
 }

@@ -120,7 +120,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		if u, err := DecodeUpdate(raw); err == nil {
 			sound(u.Content)
-			if len(u.Message) > maxProgressText+len("…") {
+			if len(u.Message) > maxText+len("…") {
 				t.Errorf("a message of %d bytes", len(u.Message))
 			}
 		}
