@@ -54,6 +54,9 @@ func (e *MalformedError) Error() string {
 
 func where(n int, t EventType, field string) string {
 	s := "event"
+	if t == inputType {
+		s, t = "input", ""
+	}
 	if n > 0 {
 		s = fmt.Sprintf("event %d", n)
 	}
@@ -128,17 +131,8 @@ func (r *reader) warn(field, message string) {
 
 // event reads one event, or returns nil after an error or a warning.
 func (r *reader) event(data []byte) Event {
-	if len(data) > MaxEvent {
-		r.malformed("", "is %d bytes long, and at most %d are allowed", len(data), MaxEvent)
-		return nil
-	}
-	if tooDeep(data) {
-		r.malformed("", "is nested deeper than %d levels", MaxDepth)
-		return nil
-	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(data, &members); err != nil || members == nil {
-		r.malformed("", "expected a JSON object")
+	members := r.whole(data, MaxEvent)
+	if r.err != nil {
 		return nil
 	}
 	if !isString(members["type"]) || json.Unmarshal(members["type"], &r.typ) != nil || r.typ == "" {
@@ -157,6 +151,19 @@ func (r *reader) event(data []byte) Event {
 	return nil
 }
 
+// whole reads a bounded object, and nothing of what is in it.
+func (r *reader) whole(data []byte, most int) (members map[string]json.RawMessage) {
+	switch {
+	case len(data) > most:
+		r.malformed("", "is %d bytes long, and at most %d are allowed", len(data), most)
+	case tooDeep(data):
+		r.malformed("", "is nested deeper than %d levels", MaxDepth)
+	case json.Unmarshal(data, &members) != nil || members == nil:
+		r.malformed("", "expected a JSON object")
+	}
+	return members
+}
+
 // typed reads an event that has a Go type.
 func (r *reader) typed(shape shape, members map[string]json.RawMessage, data []byte) Event {
 	r.check("", shape.members, members)
@@ -167,7 +174,7 @@ func (r *reader) typed(shape shape, members map[string]json.RawMessage, data []b
 	// Objects that may be of a type nobody knows yet are read on their own.
 	var parts []Part
 	if raw := members["content"]; r.typ == TypeToolCallResult && begins(raw, '[') {
-		parts = r.parts(raw)
+		parts = r.parts("content", raw)
 		members["content"], changed = json.RawMessage(`""`), true
 	}
 	var outcome *Outcome
@@ -258,23 +265,23 @@ func (r *reader) outcome(raw json.RawMessage) *Outcome {
 		r.warn("outcome", "unknown type of outcome; it was left out and reads as success")
 		return nil
 	}
+	interrupts := listOf[Interrupt](r, "outcome.interrupts", members["interrupts"], interruptMembers)
+	delete(members, "interrupts")
 	var o Outcome
 	if err := json.Unmarshal(mustJSON(members), &o); err != nil {
 		r.malformed("outcome", "%v", err)
 	}
+	o.Interrupts = interrupts
 	return &o
 }
 
 // parts leaves out parts of a type or with a source that the protocol does not
 // know, and refuses known ones that are not whole.
-func (r *reader) parts(raw json.RawMessage) []Part {
-	var items []map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &items); err != nil {
-		r.malformed("content", "%v", err)
-	}
+func (r *reader) parts(path string, raw json.RawMessage) []Part {
+	items := r.items(path, raw)
 	kept := make([]Part, 0, len(items))
 	for i, item := range items {
-		field := fmt.Sprintf("content[%d]", i)
+		field := fmt.Sprintf("%s[%d]", path, i)
 		if !r.variant(field+".", partTypes, item) {
 			r.warn(field, "unknown type of part; it was left out")
 			continue

@@ -8,5 +8,20 @@
 // its answer as TOOL_CALL_RESULT. The protocol knows no error result: a failed
 // tool is a result whose text says so.
 //
+// What comes from a peer goes through four stages, each strict:
+//
+//	event, warnings, err := decoder.Decode(frame)  // one event, its shape
+//	events, err := expander.Expand(event)          // chunks become triads
+//	err = verifier.Check(event)                    // the order of the stream
+//	call, err := assembler.Add(event)              // whole calls, at their END
+//
+// A run begins with a [RunAgentInput], read by [DecodeInput]. What its messages
+// leave unanswered is [PendingCalls]; a verifier and an assembler that are
+// seeded with the messages ([Verifier.Seed], [Assembler.Seed]) accept the
+// answers of those calls. For a peer that declared no version
+// ([RunAgentInput.Legacy]) every event goes through [Downgrade] on its way out.
+// [Reply] makes the messages of the next run, when every pending call has its
+// answer ([Answered], [Failed], [Declined]).
+//
 // The package imports nothing else of this project.
 package agui

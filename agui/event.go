@@ -92,16 +92,23 @@ type RunStarted struct {
 	Input           json.RawMessage `json:"input,omitempty"`
 }
 
+// The types of an [Outcome].
+const (
+	OutcomeSuccess   = "success"
+	OutcomeInterrupt = "interrupt"
+	OutcomeCancelled = "cancelled"
+)
+
 // Outcome says how a run ended; a nil *Outcome on RunFinished reads as
 // success.
 type Outcome struct {
-	// Type is "success", "interrupt" or "cancelled".
+	// Type is one of the Outcome constants.
 	Type string `json:"type"`
 	// PendingToolCallIDs lists the calls started and not answered in this
 	// run; only with success.
 	PendingToolCallIDs []string `json:"pendingToolCallIds,omitempty"`
-	// Interrupts is kept raw: the fleet relays interrupts, it never makes one.
-	Interrupts json.RawMessage `json:"interrupts,omitempty"`
+	// Interrupts is what the run waits for; only with interrupt, at least one.
+	Interrupts []Interrupt `json:"interrupts,omitempty"`
 }
 
 // RunFinished closes a run.
@@ -244,12 +251,18 @@ func (Custom) EventType() EventType { return TypeCustom }
 func (o Other) EventType() EventType { return o.Type }
 
 // subagent is the event's attribution, or "".
-func (o Other) subagent() string {
-	var m struct {
-		SubagentRunID string `json:"subagentRunId"`
-	}
-	_ = json.Unmarshal(o.JSON, &m) // the decoder has seen that it is a string
-	return m.SubagentRunID
+func (o Other) subagent() string { return o.member("subagentRunId") }
+
+// member is the text of one of the event's members, or "". A map is asked and
+// no struct, which would take a name that differs in case.
+func (o Other) member(name string) string {
+	var (
+		members map[string]json.RawMessage
+		text    string
+	)
+	_ = json.Unmarshal(o.JSON, &members)
+	_ = json.Unmarshal(members[name], &text)
+	return text
 }
 
 // Encode writes e as one JSON object with its "type" member first. It fails
@@ -261,11 +274,21 @@ func Encode(e Event) ([]byte, error) {
 		}
 		return o.JSON, nil
 	}
-	body, err := json.Marshal(e)
+	body, err := lead("type", string(e.EventType()), e)
 	if err != nil {
 		return nil, fmt.Errorf("agui: encode %s: %w", e.EventType(), err)
 	}
-	head := `{"type":"` + string(e.EventType()) + `"`
+	return body, nil
+}
+
+// lead encodes v, an object, with one more member before the others. The value
+// is a name that needs no escapes.
+func lead(member, value string, v any) ([]byte, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	head := `{"` + member + `":"` + value + `"`
 	if len(body) > len("{}") {
 		head += ","
 	}

@@ -20,8 +20,13 @@ type Frame struct {
 	Data []byte
 }
 
-// WriteFrame writes a frame in one Write. Lines end with LF alone, because the
-// official client fails on CRLF. Flushing is the caller's.
+// ErrTooLong says that a frame is longer than the official client takes. What
+// is large, media above all, travels by url.
+var ErrTooLong = fmt.Errorf("agui: a frame is longer than %d bytes", MaxEvent)
+
+// WriteFrame writes a frame in one Write, or nothing. Lines end with LF alone,
+// because the official client fails on CRLF. A frame longer than [MaxEvent],
+// with what stands around its data, is [ErrTooLong]. Flushing is the caller's.
 func WriteFrame(w io.Writer, f Frame) error {
 	if strings.ContainsAny(f.ID, "\r\n\x00") {
 		return errors.New("agui: an event id with a line end in it")
@@ -31,13 +36,16 @@ func WriteFrame(w io.Writer, f Frame) error {
 		return err
 	}
 	var b bytes.Buffer
-	b.Grow(len(f.ID) + len(data) + 16)
+	b.Grow(min(len(f.ID)+len(data)+16, MaxEvent))
 	if f.ID != "" {
 		b.WriteString("id: " + f.ID + "\n")
 	}
 	b.WriteString("data: ")
 	b.Write(data)
 	b.WriteString("\n\n")
+	if b.Len() > MaxEvent {
+		return ErrTooLong
+	}
 	_, err = w.Write(b.Bytes())
 	return err
 }

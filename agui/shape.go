@@ -41,15 +41,29 @@ var (
 	content  = kind{"a string or a list of parts", func(raw json.RawMessage) bool { return begins(raw, '"') || isListOfObjects(raw) }}
 	patch    = kind{"a list of JSON Patch operations", isListOfObjects}
 	ids      = kind{"a list of strings", isListOfStrings}
-	some     = kind{"a list of at least one interrupt, with an id and a reason", isInterrupts}
+	objects  = kind{"a list of objects", isListOfObjects}
+	some     = kind{"a list of at least one interrupt", func(raw json.RawMessage) bool { return isListOfObjects(raw) && string(raw) != "[]" }}
+
+	functionType = kind{`"function"`, func(raw json.RawMessage) bool { return string(raw) == `"function"` }}
+	resumeStatus = kind{`"resolved" or "cancelled"`, func(raw json.RawMessage) bool { return string(raw) == `"resolved"` || string(raw) == `"cancelled"` }}
 )
 
 // The members of objects that are one of several, by type.
 var (
 	outcomes = map[string][]member{
-		"success":   {{"pendingToolCallIds", ids, false}},
-		"interrupt": {{"interrupts", some, true}},
-		"cancelled": {},
+		OutcomeSuccess:   {{"pendingToolCallIds", ids, false}},
+		OutcomeInterrupt: {{"interrupts", some, true}},
+		OutcomeCancelled: {},
+	}
+	interruptMembers = []member{
+		{"id", id, true},
+		{"reason", text, true},
+		{"message", text, false},
+		{"toolCallId", text, false},
+		{"responseSchema", object, false},
+		{"expiresAt", text, false},
+		{"metadata", object, false},
+		{"subagentRunId", text, false},
 	}
 	partTypes = map[string][]member{
 		PartText:     {{"text", text, true}, {"id", text, false}, {"metadata", notNull, false}},
@@ -151,16 +165,6 @@ func isListOf(raw json.RawMessage, first byte) bool {
 		return false
 	}
 	return !slices.ContainsFunc(items, func(item json.RawMessage) bool { return !begins(item, first) })
-}
-
-func isInterrupts(raw json.RawMessage) bool {
-	var items []map[string]json.RawMessage
-	if !isListOfObjects(raw) || json.Unmarshal(raw, &items) != nil || len(items) == 0 {
-		return false
-	}
-	return !slices.ContainsFunc(items, func(item map[string]json.RawMessage) bool {
-		return !isString(item["id"]) || !isString(item["reason"])
-	})
 }
 
 // check says what is wrong with an operation, or nothing.

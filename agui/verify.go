@@ -75,13 +75,44 @@ type callState struct {
 	run runIDs
 }
 
-// Check takes the next event.
-func (v *Verifier) Check(e Event) error {
-	v.n++
+// Seed tells the verifier what a run's input holds: the calls that may be
+// answered without having been started in the stream, those that were answered
+// already, and the ids that are taken. It comes before the first Check.
+func (v *Verifier) Seed(messages []Message) {
+	v.init()
+	for _, m := range messages {
+		switch m := m.(type) {
+		case AssistantMessage:
+			v.messages[m.ID] = m.SubagentRunID
+			for _, c := range m.ToolCalls {
+				if had := v.calls[c.ID]; had == nil || had.answered {
+					v.calls[c.ID] = &callState{name: c.Name, parent: m.ID, subagent: m.SubagentRunID}
+				}
+			}
+		case ToolMessage:
+			v.messages[m.ID] = m.SubagentRunID
+			if c := v.calls[m.ToolCallID]; c != nil {
+				c.answered = true
+			}
+		case ActivityMessage:
+			v.activities[m.ID] = m.ActivityType
+		default:
+			v.messages[m.MessageID()] = ""
+		}
+	}
+}
+
+func (v *Verifier) init() {
 	if v.calls == nil {
 		v.calls, v.runs = map[string]*callState{}, map[runIDs]bool{}
 		v.messages, v.activities = map[string]string{}, map[string]string{}
 	}
+}
+
+// Check takes the next event.
+func (v *Verifier) Check(e Event) error {
+	v.n++
+	v.init()
 	reason := v.place(e)
 	if reason == "" {
 		reason = v.rule(e)
@@ -212,11 +243,11 @@ func (v *Verifier) runFinished(e RunFinished) string {
 }
 
 func (v *Verifier) start(e ToolCallStart) string {
-	if owner, known := v.messages[e.ParentMessageID]; known && owner != e.SubagentRunID {
-		return "the call belongs to another subagent than the message that carries it"
-	}
 	c := v.calls[e.ToolCallID]
+	owner, owned := v.messages[carrier(e.ParentMessageID, e.ToolCallID)]
 	switch {
+	case c == nil && owned && owner != e.SubagentRunID:
+		return "the call belongs to another subagent than the message that carries it"
 	case c == nil:
 		v.calls[e.ToolCallID] = &callState{name: e.ToolCallName, parent: e.ParentMessageID, subagent: e.SubagentRunID, open: true}
 	case c.open:
@@ -225,7 +256,7 @@ func (v *Verifier) start(e ToolCallStart) string {
 		return "the call was answered already"
 	case c.name != e.ToolCallName:
 		return "the call is opened again under another toolCallName"
-	case c.parent != e.ParentMessageID:
+	case carrier(c.parent, e.ToolCallID) != carrier(e.ParentMessageID, e.ToolCallID):
 		return "the call is opened again under another parentMessageId"
 	case c.subagent != e.SubagentRunID:
 		return "the call is opened again under another subagentRunId"
@@ -236,7 +267,18 @@ func (v *Verifier) start(e ToolCallStart) string {
 		c.run = v.ids
 		v.started = append(v.started, e.ToolCallID)
 	}
+	// The call makes its message where there is none yet.
+	v.messages[carrier(e.ParentMessageID, e.ToolCallID)] = e.SubagentRunID
 	return ""
+}
+
+// carrier is the id of the message that carries a call: the parent, or the one
+// that a client makes where there is none, whose id is the call's.
+func carrier(parent, toolCallID string) string {
+	if parent == "" {
+		return toolCallID
+	}
+	return parent
 }
 
 // continues checks an event of an open call. One without a tag always agrees.
@@ -265,7 +307,7 @@ func (v *Verifier) result(e ToolCallResult) string {
 		return "the call has a result already"
 	case isCall:
 		return "the messageId is that of a call"
-	case used || isActivity:
+	case used, isActivity:
 		return "the messageId was used before"
 	}
 	c.answered = true
