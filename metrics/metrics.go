@@ -18,6 +18,7 @@ type Metrics struct {
 	queueJobs  *prometheus.GaugeVec
 	deliveries *prometheus.CounterVec
 	rebuilds   prometheus.Counter
+	adopted    prometheus.Counter
 	slots      prometheus.Gauge
 	slotsBusy  prometheus.Gauge
 
@@ -70,6 +71,7 @@ func New(reg prometheus.Registerer) *Metrics {
 		queueJobs:  f.gauge("queue_jobs", "Jobs in the queue, by class and state (waiting, in_flight).", "class", "state"),
 		deliveries: f.counter("deliveries_total", "Deliveries that a worker has finished with, by outcome (ack, retry, abandoned).", "outcome"),
 		rebuilds:   f.counter("consumer_rebuilds_total", "Consumers rebuilt because they had work and delivered none.").WithLabelValues(),
+		adopted:    f.counter("jobs_adopted_total", "Jobs that the NATS server's consumer had lost and that were queued again.").WithLabelValues(),
 		slots:      f.gauge("slots", "Slots of this worker.").WithLabelValues(),
 		slotsBusy:  f.gauge("slots_busy", "Slots of this worker that hold a delivery.").WithLabelValues(),
 
@@ -221,6 +223,15 @@ func (m *Metrics) ConsumerRebuilt() {
 		return
 	}
 	m.rebuilds.Inc()
+}
+
+// JobsAdopted counts jobs that the server's consumer had lost and that were
+// queued again.
+func (m *Metrics) JobsAdopted(n int) {
+	if m == nil {
+		return
+	}
+	m.adopted.Add(float64(n))
 }
 
 // SetSlots says how many slots this worker has and how many are in use.

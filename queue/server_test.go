@@ -374,3 +374,44 @@ func restart(t *testing.T, dir, addr string) {
 	}
 	natsdtest.StartWith(t, natsd.Config{StoreDir: dir, Port: port})
 }
+
+// TestJobsThatTheConsumerLost puts a consumer into the state in which a killed
+// server may come back: its floor is past jobs that nobody acknowledged.
+func TestJobsThatTheConsumerLost(t *testing.T) {
+	js := natsdtest.JetStream(t)
+	q := open(t, js, queue.Options{})
+	push(t, q, "lost 1")
+	push(t, q, "lost 2")
+	push(t, q, "in flight")
+	if _, err := q.Depth(t.Context(), ""); err != nil { // makes the consumer
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), queue.ReadyStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.ResetConsumerToSequence(t.Context(), "ready-default", 3); err != nil {
+		t.Fatal(err)
+	}
+	take(t, js)
+	info, err := queue.ConsumerInfo(t.Context(), q, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.AckFloor.Stream != 2 || info.NumPending != 0 || info.NumAckPending != 1 {
+		t.Fatalf("the consumer is not in the state to mend: %+v", info)
+	}
+	if n, err := queue.Adopt(t.Context(), q, queue.DefaultClass, info.AckFloor.Stream); n != 2 || err != nil {
+		t.Errorf("%d jobs were queued again: %v", n, err)
+	}
+	if n, err := queue.Adopt(t.Context(), q, queue.DefaultClass, info.AckFloor.Stream); n != 0 || err != nil {
+		t.Errorf("the second time %d jobs were queued again: %v", n, err)
+	}
+	had := make(chan *queue.Delivery, 3)
+	serve(t, &queue.Server{Queue: q, Handler: acks(t, had)})
+	for range 2 {
+		if d := get(t, had, "a lost job"); d.Delivered != 1 || !strings.HasPrefix(d.Job.Call.ToolCallID, "lost") {
+			t.Errorf("delivery %d of %s", d.Delivered, d.Job.Call.ToolCallID)
+		}
+	}
+}

@@ -16,7 +16,8 @@ const (
 	stuckAfter = 30 * time.Second
 )
 
-// watch rebuilds a consumer that is stuck. Servers have had faults after which
+// watch queues again what the consumer has lost (see [Queue.adopt]), and
+// rebuilds a consumer that is stuck. Servers have had faults after which
 // a consumer counts pending messages and delivers none, for ever and without a
 // word; a fleet that waits for one looks healthy and does nothing.
 //
@@ -25,7 +26,10 @@ const (
 func (s *Server) watch(ctx context.Context, class string) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
-	var seen dog
+	var (
+		seen  dog
+		floor uint64 // the consumer's, at the last look
+	)
 	for {
 		select {
 		case <-ctx.Done():
@@ -36,6 +40,8 @@ func (s *Server) watch(ctx context.Context, class string) {
 		if err != nil {
 			continue // pulling fails too, and says so
 		}
+		s.adopt(ctx, class, min(floor, info.AckFloor.Stream))
+		floor = info.AckFloor.Stream
 		if !seen.stuck(info) {
 			continue
 		}
@@ -46,6 +52,20 @@ func (s *Server) watch(ctx context.Context, class string) {
 		}
 		s.Metrics.ConsumerRebuilt()
 		seen = dog{}
+	}
+}
+
+// adopt queues again what the consumer has lost.
+func (s *Server) adopt(ctx context.Context, class string, floor uint64) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	n, err := s.Queue.adopt(ctx, class, floor)
+	if n > 0 {
+		s.Log.Warn("jobs that the consumer had lost are queued again", "class", class, "jobs", n)
+		s.Metrics.JobsAdopted(n)
+	}
+	if err != nil && ctx.Err() == nil {
+		s.Log.Warn("the queue could not be looked over for lost jobs", "class", class, "error", err)
 	}
 }
 
