@@ -113,6 +113,9 @@ func startFleet(t testing.TB, state string, flags ...string) *fleet {
 }
 
 func (f *fleet) logTail() string {
+	if f.log == nil {
+		return ""
+	}
 	b, _ := os.ReadFile(f.log.Name())
 	return string(b[max(0, len(b)-6000):])
 }
