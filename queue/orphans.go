@@ -13,10 +13,10 @@ const orphansAtOnce = 1000
 
 // adopt queues again what the consumer of a class has lost, and says how much.
 //
-// A server that is killed may come back with a consumer whose floor has passed
-// messages that nobody acknowledged (seen with 2.15.3: of six deliveries in
-// flight at a kill -9, one or two on average). They stay in the stream, count
-// as neither pending nor in flight, and are delivered to nobody, for ever.
+// A server may forget messages that nobody acknowledged: its floor passes them,
+// they stay in the stream, count as neither pending nor in flight, and are
+// delivered to nobody, for ever. We know of one way (see take) and go around
+// it; a call that is never answered is too high a price for the next one.
 //
 // floor is one below which an acknowledged message is certainly gone from the
 // stream: the consumer's own, of a while ago. An orphan loses its place in

@@ -167,14 +167,31 @@ func (q *Queue) Remove(ctx context.Context, class string, key call.Key) error {
 	}
 	class, _ = classOf(class)
 	waiting := callsPrefix + class + ".*.*.*." + string(key)
-	err = errors.Join(
-		q.ready.Purge(ctx, jetstream.WithPurgeSubject(subject)),
-		q.calls.Purge(ctx, jetstream.WithPurgeSubject(waiting)),
-	)
-	if err != nil {
+	if err = errors.Join(take(ctx, q.ready, subject), take(ctx, q.calls, waiting)); err != nil {
 		return fmt.Errorf("queue: remove %s: %w", key, err)
 	}
 	return nil
+}
+
+// take deletes the message of a subject, if there is one.
+//
+// It does not purge the subject: a purge moves the floor of the consumer's
+// deliveries past others that are in flight, the next acknowledgement moves
+// its floor in the stream after it, and the server (2.15.3) then forgets the
+// messages between. They are delivered to nobody, for ever.
+func take(ctx context.Context, stream jetstream.Stream, subject string) error {
+	msg, err := stream.GetLastMsgForSubject(ctx, subject)
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return nil
+	case err != nil:
+		return err
+	}
+	err = stream.DeleteMsg(ctx, msg.Sequence)
+	if _, refused := errors.AsType[*jetstream.APIError](err); refused {
+		return nil // somebody else was first
+	}
+	return err
 }
 
 // Depth is how many jobs wait and how many are being worked on.

@@ -26,15 +26,17 @@ const shortWait = 600 * time.Millisecond
 
 // take takes a job out of the queue as a worker does that then dies: nothing
 // more is heard of it.
-func take(t *testing.T, js jetstream.JetStream) {
+func take(t *testing.T, js jetstream.JetStream) jetstream.Msg {
 	t.Helper()
 	c, err := js.Consumer(t.Context(), queue.ReadyStream, "ready-default")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Next(jetstream.FetchMaxWait(10 * time.Second)); err != nil {
+	msg, err := c.Next(jetstream.FetchMaxWait(10 * time.Second))
+	if err != nil {
 		t.Fatal(err)
 	}
+	return msg
 }
 
 func TestADeadWorkersJobGoesToAnother(t *testing.T) {
@@ -413,5 +415,33 @@ func TestJobsThatTheConsumerLost(t *testing.T) {
 		if d := get(t, had, "a lost job"); d.Delivered != 1 || !strings.HasPrefix(d.Job.Call.ToolCallID, "lost") {
 			t.Errorf("delivery %d of %s", d.Delivered, d.Job.Call.ToolCallID)
 		}
+	}
+}
+
+// TestARemovedJobLeavesTheOthers removes a job while an older one is in the
+// hands of a worker that dies, and a younger one is then acknowledged: the older
+// one comes again.
+func TestARemovedJobLeavesTheOthers(t *testing.T) {
+	js := natsdtest.JetStream(t)
+	q := open(t, js, queue.Options{AckWait: shortWait})
+	push(t, q, "older")
+	removed := push(t, q, "removed")
+	push(t, q, "younger")
+	if _, err := q.Depth(t.Context(), ""); err != nil { // makes the consumer
+		t.Fatal(err)
+	}
+	take(t, js)
+	take(t, js)
+	younger := take(t, js)
+	if err := q.Remove(t.Context(), "", removed); err != nil {
+		t.Fatal(err)
+	}
+	if err := younger.DoubleAck(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	had := make(chan *queue.Delivery, 1)
+	serve(t, &queue.Server{Queue: q, Handler: acks(t, had)})
+	if d := get(t, had, "the older job"); d.Job.Call.ToolCallID != "older" || d.Delivered != 2 {
+		t.Errorf("delivery %d of %s", d.Delivered, d.Job.Call.ToolCallID)
 	}
 }
