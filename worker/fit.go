@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,16 +18,25 @@ const (
 	// textHead is how much of a text that is too large stays as a text part.
 	textHead = 32 << 10
 	// blobsPerAttempt keeps the numbers of two attempts' blobs apart. A result
-	// has fewer parts.
+	// has fewer: each leaves a part of leastRoom at the most in the event.
 	blobsPerAttempt = 10_000
 	// eventRoom is the space in an event for everything that is not a part.
 	eventRoom = 64 << 10
+	// leastRoom is the space that what stands for a part in a blob may need.
+	leastRoom = 8 << 10
+	// smallMember bounds the id and the metadata that such a part keeps.
+	smallMember = 1 << 10
+	// maxMimeType bounds the type of a blob; what is longer names none.
+	maxMimeType = 255
 )
 
 // fit moves what is too large for an event into blobs: media becomes a url
 // source, a text keeps its head and gets a document with the whole. Blobs are
 // numbered by the attempt and their order in it: a blob is written once, and
 // another attempt may say something else.
+//
+// A result of more parts than an event can hold keeps the first, and the rest
+// becomes one document of JSON that lists them.
 //
 // It cannot fail: by now the tool has run, and a result without one of its
 // parts is better than none. A part that cannot be kept is left out, without a
@@ -51,32 +61,55 @@ type fitter struct {
 
 func (f *fitter) parts(ctx context.Context, parts []agui.Part) []agui.Part {
 	var out []agui.Part
-	for _, p := range parts {
-		if w := weight(p); w > blob.InlinePart || w > f.room {
-			f.n++
-			fitted, err := f.offload(ctx, p)
-			if err != nil {
-				f.a.logger.Error("a part of the result could not be kept", "type", p.Type, "error", err)
-				f.lost = true
-			}
-			for _, q := range fitted {
-				f.room -= weight(q)
-			}
-			out = append(out, fitted...)
-			continue
-		}
+	keep := func(p agui.Part) {
 		f.room -= weight(p)
 		out = append(out, p)
 	}
+	for i, p := range parts {
+		w := weight(p)
+		if w <= blob.InlinePart && w <= f.room-leastRoom {
+			keep(p)
+			continue
+		}
+		full := w <= leastRoom || f.room < leastRoom
+		move := f.offload
+		if full {
+			move = func(ctx context.Context, _ agui.Part) ([]agui.Part, error) { return f.rest(ctx, parts[i:]) }
+		}
+		moved, err := move(ctx, p)
+		if err != nil {
+			f.a.logger.Error("a part of the result could not be kept", "type", p.Type, "error", err)
+			f.lost = true
+		}
+		for _, q := range moved {
+			keep(q)
+		}
+		if full {
+			break
+		}
+	}
 	return out
+}
+
+// rest writes all that the event has no room for to one blob.
+func (f *fitter) rest(ctx context.Context, parts []agui.Part) ([]agui.Part, error) {
+	data, err := json.Marshal(parts)
+	if err != nil {
+		return nil, fmt.Errorf("worker: encode the rest of a result: %w", err)
+	}
+	list, err := f.put(ctx, agui.PartDocument, "application/json", data)
+	if err != nil {
+		return nil, err
+	}
+	return []agui.Part{list}, nil
 }
 
 // offload writes a part to a blob and returns the parts that stand for it,
 // which may be fewer when it fails.
 func (f *fitter) offload(ctx context.Context, p agui.Part) ([]agui.Part, error) {
 	if p.Type == agui.PartText {
-		head := p
-		head.Text = strings.ToValidUTF8(p.Text[:min(textHead, max(0, f.room/8), len(p.Text))], "")
+		cut := min(textHead, max(0, f.room/8), len(p.Text))
+		head := likeness(p, agui.Text(strings.ToValidUTF8(p.Text[:cut], "")))
 		whole, err := f.put(ctx, agui.PartDocument, "text/plain; charset=utf-8", []byte(p.Text))
 		if err != nil {
 			return []agui.Part{head}, err
@@ -94,14 +127,26 @@ func (f *fitter) offload(ctx context.Context, p agui.Part) ([]agui.Part, error) 
 	if err != nil {
 		return nil, err
 	}
-	kept.ID = p.ID
-	if len(p.Metadata) <= 1<<10 {
-		kept.Metadata = p.Metadata
+	return []agui.Part{likeness(p, kept)}, nil
+}
+
+// likeness gives a part that stands for p what p has beside its content, as
+// far as it is small.
+func likeness(p, stand agui.Part) agui.Part {
+	if len(p.ID) <= smallMember {
+		stand.ID = p.ID
 	}
-	return []agui.Part{kept}, nil
+	if len(p.Metadata) <= smallMember {
+		stand.Metadata = p.Metadata
+	}
+	return stand
 }
 
 func (f *fitter) put(ctx context.Context, partType, mimeType string, data []byte) (agui.Part, error) {
+	f.n++
+	if len(mimeType) > maxMimeType {
+		mimeType = "application/octet-stream"
+	}
 	id := blob.ID{Tenant: f.a.ref.Tenant, Key: f.a.ref.Key, N: f.a.n*blobsPerAttempt + f.n}
 	if _, err := f.a.Blobs.Put(ctx, id, mimeType, data); err != nil {
 		return agui.Part{}, err
@@ -110,24 +155,21 @@ func (f *fitter) put(ctx context.Context, partType, mimeType string, data []byte
 	return agui.Media(partType, agui.Source{Type: agui.SourceURL, Value: id.String(), MimeType: mimeType}), nil
 }
 
-// weight is about how many bytes p takes in an event. Text may double when it
-// is escaped: control characters take six bytes each, so they are counted.
+// weight is how many bytes p takes in an event, its comma included. What is
+// larger than any part in an event is not encoded to be measured.
 func weight(p agui.Part) int {
-	n := 128 + len(p.Metadata)
-	if p.Source != nil {
-		return n + len(p.Source.Value)
+	n := len(p.ID) + len(p.Text) + len(p.Metadata)
+	if s := p.Source; s != nil {
+		n += len(s.Value) + len(s.MimeType)
 	}
-	for i := range len(p.Text) {
-		switch c := p.Text[i]; {
-		case c < 0x20 || c == '<' || c == '>' || c == '&' || c == 0x7f:
-			n += 6
-		case c == '"' || c == '\\' || c >= 0x80:
-			n += 2
-		default:
-			n++
-		}
+	if n > blob.InlinePart {
+		return n
 	}
-	return n
+	data, err := json.Marshal(p)
+	if err != nil {
+		return n // Finish says what is wrong with it
+	}
+	return len(data) + 1
 }
 
 // fetch reads a whole blob of at most limit bytes and checks its digest.

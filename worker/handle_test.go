@@ -2,10 +2,15 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/toolfleet/toolfleet/agui"
 	"github.com/toolfleet/toolfleet/blob"
@@ -263,17 +268,67 @@ func TestPain37LargeOutputStillAnswers(t *testing.T) {
 	}
 }
 
-func TestManyLargePartsFitAnEvent(t *testing.T) {
+// TestEveryResultFitsAnEvent: whatever a tool answers, the log takes it.
+func TestEveryResultFitsAnEvent(t *testing.T) {
+	h := newHouse(t)
+	image := agui.Media(agui.PartImage, agui.Source{Type: agui.SourceData, Value: "AAAA", MimeType: "image/png"})
+	with := func(p agui.Part, change func(*agui.Part)) agui.Part {
+		if p.Source != nil {
+			source := *p.Source
+			p.Source = &source
+		}
+		change(&p)
+		return p
+	}
+	long := strings.Repeat("<", 200<<10)
+	for name, parts := range map[string][]agui.Part{
+		"large texts":     slices.Repeat([]agui.Part{agui.Text(strings.Repeat("é\"", 30<<10))}, 64),
+		"escaped texts":   slices.Repeat([]agui.Part{agui.Text(strings.Repeat("\x01", 40<<10))}, 64),
+		"many texts":      slices.Repeat([]agui.Part{agui.Text("x")}, 20_000),
+		"many images":     slices.Repeat([]agui.Part{image}, 10_000),
+		"a long id":       {with(agui.Text("x"), func(p *agui.Part) { p.ID = long })},
+		"long metadata":   {with(agui.Text("x"), func(p *agui.Part) { p.Metadata = json.RawMessage(`"` + long + `"`) })},
+		"a long type":     {with(image, func(p *agui.Part) { p.Source.MimeType = long })},
+		"long everywhere": {with(image, func(p *agui.Part) { p.ID, p.Metadata, p.Source.MimeType = long, json.RawMessage(`"`+long+`"`), long })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := h.admit("true")
+			r := h.attempt(job).fit(t.Context(), call.Result{Content: parts, Extra: parts})
+			data, err := agui.Encode(r.Event(job.Call.Key(), job.Call.ToolCallID))
+			if err != nil || len(data) > blob.InlineEvent {
+				t.Errorf("the event has %d bytes: %v", len(data), err)
+			}
+			if r.Content == nil {
+				t.Error("nothing is left of the result")
+			}
+		})
+	}
+}
+
+// TestTheRestOfAResult is in one document, in order.
+func TestTheRestOfAResult(t *testing.T) {
 	h := newHouse(t)
 	job := h.admit("true")
-	var r call.Result
-	for range 64 {
-		r.Content = append(r.Content, agui.Text(strings.Repeat("é\"", 30<<10)))
+	var parts []agui.Part
+	for i := range 20_000 {
+		parts = append(parts, agui.Text(strconv.Itoa(i)))
 	}
-	r = h.attempt(job).fit(t.Context(), r)
-	data, err := agui.Encode(r.Event(job.Call.Key(), job.Call.ToolCallID))
-	if err != nil || len(data) > blob.InlineEvent {
-		t.Errorf("the event has %d bytes: %v", len(data), err)
+	a := h.attempt(job)
+	got := a.fit(t.Context(), call.Result{Content: parts}).Content
+	rest := got[len(got)-1]
+	if rest.Type != agui.PartDocument || rest.Source.MimeType != "application/json" {
+		t.Fatalf("the last of %d parts is %+v", len(got), rest)
+	}
+	data, err := a.fetch(t.Context(), rest.Source.Value, 8<<20, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var more []agui.Part
+	if err := json.Unmarshal(data, &more); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(parts, append(slices.Clone(got[:len(got)-1]), more...)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
