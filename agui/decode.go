@@ -3,7 +3,6 @@ package agui
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -111,7 +110,7 @@ type reader struct {
 	n        int
 	typ      EventType
 	warnings []Warning
-	err      error
+	err      *MalformedError
 }
 
 func (r *reader) malformed(field, format string, args ...any) {
@@ -139,16 +138,19 @@ func (r *reader) event(data []byte) Event {
 		r.malformed("type", "expected the name of an event type")
 		return nil
 	}
-	shape, known := shapes[r.typ]
-	switch {
-	case known:
+	if shape, ok := shapes[r.typ]; ok {
 		return r.typed(shape, members, data)
-	case slices.Contains(relayed, r.typ):
-		r.check("", attributed, members)
-		return Other{Type: r.typ, JSON: data}
 	}
-	r.warn("", "unknown event type; the event was left out")
-	return nil
+	known, ok := relayed[r.typ]
+	if !ok {
+		r.warn("", "unknown event type; the event was left out")
+		return nil
+	}
+	r.check("", known, members)
+	for _, name := range unknown(known, members) {
+		r.warn(name, "unknown member; it is passed on")
+	}
+	return Other{Type: r.typ, JSON: data}
 }
 
 // whole reads a bounded object, and nothing of what is in it.
@@ -225,15 +227,23 @@ func (r *reader) check(path string, known []member, members map[string]json.RawM
 
 // strip leaves out unknown members, and reports whether there were any.
 func (r *reader) strip(path string, known []member, members map[string]json.RawMessage) (stripped bool) {
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		if name == "type" || slices.ContainsFunc(known, func(m member) bool { return m.name == name }) {
-			continue
-		}
+	for _, name := range unknown(known, members) {
 		r.warn(path+name, "unknown member; it was left out")
 		delete(members, name)
 		stripped = true
 	}
 	return stripped
+}
+
+// unknown lists the members that the protocol does not know, sorted.
+func unknown(known []member, members map[string]json.RawMessage) (names []string) {
+	for name := range members {
+		if name != "type" && !slices.ContainsFunc(known, func(m member) bool { return m.name == name }) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // variant reads the type of an object that is one of several, checks it against

@@ -67,6 +67,7 @@ func TestDecode(t *testing.T) {
 		},
 		{"custom null", `{"type":"CUSTOM","name":"n","value":null}`, Custom{Name: "n", Value: json.RawMessage("null")}, nil},
 		{"relayed", `{"type":"STATE_SNAPSHOT", "snapshot":{} }`, Other{Type: "STATE_SNAPSHOT", JSON: json.RawMessage(`{"type":"STATE_SNAPSHOT", "snapshot":{} }`)}, nil},
+		{"relayed whole", `{"type":"STEP_STARTED","stepName":"s","x":1}`, Other{Type: "STEP_STARTED", JSON: json.RawMessage(`{"type":"STEP_STARTED","stepName":"s","x":1}`)}, []string{"x"}},
 		{"event of tomorrow", `{"type":"TOOL_CALL_PROGRESS"}`, nil, []string{""}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -102,7 +103,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{`{"type":"TOOL_CALL_END","toolCallId":""}`, "toolCallId", "not empty"},
 		{`{"type":"TOOL_CALL_END","toolCallId":null}`, "toolCallId", "not empty"},
 		{`{"type":"TOOL_CALL_END","toolCallId":"c","subagentRunId":null}`, "subagentRunId", "expected a string"},
-		{`{"type":"STATE_SNAPSHOT","subagentRunId":null}`, "subagentRunId", "expected a string"},
+		{`{"type":"STATE_SNAPSHOT","snapshot":{},"subagentRunId":null}`, "subagentRunId", "expected a string"},
 		{`{"type":"TOOL_CALL_END","toolCallId":"c","timestamp":1.5}`, "timestamp", "an integer"},
 		{`{"type":"TOOL_CALL_END","toolCallId":"c","timestamp":"1"}`, "timestamp", "an integer"},
 		{`{"type":"TOOL_CALL_END","toolCallId":"c","timestamp":9007199254740992}`, "timestamp", "53 bits"},
@@ -126,6 +127,10 @@ func TestDecodeRefuses(t *testing.T) {
 		{`{"type":"ACTIVITY_DELTA","messageId":"m","activityType":"a","patch":[{"op":"mend","path":"/x"}]}`, "patch[0]", "RFC 6902"},
 		{`{"type":"ACTIVITY_DELTA","messageId":"m","activityType":"a","patch":[{"op":"remove","path":"x"}]}`, "patch[0]", "JSON pointer"},
 		{`{"type":"CUSTOM","name":"n"}`, "value", "is missing"},
+		{`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m"}`, "delta", "is missing"},
+		{`{"type":"TEXT_MESSAGE_START","messageId":"m","role":"tool"}`, "role", `"assistant" or`},
+		{`{"type":"SUBAGENT_STARTED","name":"n"}`, "subagentRunId", "is missing"},
+		{`{"type":"MESSAGES_SNAPSHOT","messages":{}}`, "messages", "a list of objects"},
 		{`{"type":"RUN_ERROR","message":` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, "", "nested deeper"},
 		{`{"type":"RUN_ERROR","message":"` + strings.Repeat("x", MaxEvent) + `"}`, "", "at most"},
 	} {

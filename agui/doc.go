@@ -21,7 +21,8 @@
 // answers of those calls. For a peer that declared no version
 // ([RunAgentInput.Legacy]) every event goes through [Downgrade] on its way out.
 // [Reply] makes the messages of the next run, when every pending call has its
-// answer ([Answered], [Failed], [Declined]).
+// answer ([Answered], [Failed], [Declined]); a [Thread] is what an input has
+// become after a stream, for whoever runs an agent again.
 //
 // The package imports nothing else of this project.
 package agui

@@ -265,11 +265,16 @@ func (o Other) member(name string) string {
 	return text
 }
 
-// Encode writes e as one JSON object with its "type" member first. It fails
-// only when raw JSON inside e is not JSON.
+// Encode writes e as one JSON object with its "type" member first; one that
+// was only relayed, byte for byte. It fails when e is no event of the protocol:
+// its type or that of a part in it is unknown, or raw JSON in it is not JSON.
 func Encode(e Event) ([]byte, error) {
 	if o, ok := e.(Other); ok {
-		if !json.Valid(o.JSON) {
+		_, known := relayed[o.Type]
+		switch {
+		case !known:
+			return nil, fmt.Errorf("agui: encode %s: not a type to be relayed", clip(string(o.Type)))
+		case !json.Valid(o.JSON):
 			return nil, fmt.Errorf("agui: encode %s: not JSON", o.Type)
 		}
 		return o.JSON, nil

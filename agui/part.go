@@ -70,15 +70,20 @@ type mediaPart struct {
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
-// MarshalJSON writes the members that the part's type has, and no others.
+// MarshalJSON writes the members that the part's type has, and no others. A
+// part of a type that the protocol does not have is refused: it must not reach
+// the wire.
 func (p Part) MarshalJSON() ([]byte, error) {
-	if p.Type == PartText {
+	switch p.Type {
+	case PartText:
 		return marshal(textPart{p.Type, p.ID, p.Text, p.Metadata})
+	case PartImage, PartAudio, PartVideo, PartDocument:
+		if p.Source == nil {
+			return nil, errors.New("agui: media part without a source")
+		}
+		return marshal(mediaPart{p.Type, p.ID, p.Source, p.Metadata})
 	}
-	if p.Source == nil {
-		return nil, errors.New("agui: media part without a source")
-	}
-	return marshal(mediaPart{p.Type, p.ID, p.Source, p.Metadata})
+	return nil, errors.New("agui: unknown part type")
 }
 
 // marshal is json.Marshal without the escapes for HTML, which make six bytes

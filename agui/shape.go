@@ -37,15 +37,18 @@ var (
 	boolean  = kind{"true or false", func(raw json.RawMessage) bool { return string(raw) == "true" || string(raw) == "false" }}
 	notNull  = kind{"any JSON but null", func(raw json.RawMessage) bool { return string(raw) != "null" }}
 	anyJSON  = kind{"any JSON", func(json.RawMessage) bool { return true }}
-	toolRole = kind{`"tool"`, func(raw json.RawMessage) bool { return string(raw) == `"tool"` }}
+	toolRole = oneOf("tool")
 	content  = kind{"a string or a list of parts", func(raw json.RawMessage) bool { return begins(raw, '"') || isListOfObjects(raw) }}
 	patch    = kind{"a list of JSON Patch operations", isListOfObjects}
 	ids      = kind{"a list of strings", isListOfStrings}
 	objects  = kind{"a list of objects", isListOfObjects}
 	some     = kind{"a list of at least one interrupt", func(raw json.RawMessage) bool { return isListOfObjects(raw) && string(raw) != "[]" }}
 
-	functionType = kind{`"function"`, func(raw json.RawMessage) bool { return string(raw) == `"function"` }}
-	resumeStatus = kind{`"resolved" or "cancelled"`, func(raw json.RawMessage) bool { return string(raw) == `"resolved"` || string(raw) == `"cancelled"` }}
+	functionType     = oneOf("function")
+	resumeStatus     = oneOf("resolved", "cancelled")
+	textRole         = oneOf("assistant", "user", "system", "developer")
+	reasoningRole    = oneOf("reasoning")
+	encryptedSubtype = oneOf("message", "tool-call")
 )
 
 // The members of objects that are one of several, by type.
@@ -121,14 +124,45 @@ var shapes = map[EventType]shape{
 		member{"name", id, true}, member{"value", anyJSON, true}),
 }
 
-// relayed are the other types of the protocol, which come as [Other].
-var relayed = []EventType{
-	"TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END", "TEXT_MESSAGE_CHUNK",
-	"STATE_SNAPSHOT", "STATE_DELTA", "MESSAGES_SNAPSHOT", "RAW", "STEP_STARTED", "STEP_FINISHED",
-	"REASONING_START", "REASONING_MESSAGE_START", "REASONING_MESSAGE_CONTENT", "REASONING_MESSAGE_END",
-	"REASONING_MESSAGE_CHUNK", "REASONING_END", "REASONING_ENCRYPTED_VALUE",
-	"SUBAGENT_STARTED", "SUBAGENT_FINISHED", "SUBAGENT_ERROR",
+// relayed are the other types of the protocol, which come as [Other]. Their
+// members are checked, since a peer refuses a run for a wrong one, and passed
+// on as they came.
+var relayed = map[EventType][]member{
+	"TEXT_MESSAGE_START":   may(member{"messageId", id, true}, member{"role", textRole, false}, member{"name", text, false}),
+	"TEXT_MESSAGE_CONTENT": may(member{"messageId", id, true}, member{"delta", text, true}),
+	"TEXT_MESSAGE_END":     may(member{"messageId", id, true}),
+	"TEXT_MESSAGE_CHUNK": may(member{"messageId", id, false}, member{"role", textRole, false},
+		member{"delta", text, false}, member{"name", text, false}),
+
+	"STATE_SNAPSHOT":    may(member{"snapshot", anyJSON, true}),
+	"STATE_DELTA":       may(member{"delta", patch, true}),
+	"MESSAGES_SNAPSHOT": slices.Concat(base, []member{{"messages", objects, true}}),
+	"RAW":               may(member{"event", anyJSON, true}, member{"source", text, false}),
+	"STEP_STARTED":      may(member{"stepName", text, true}),
+	"STEP_FINISHED":     may(member{"stepName", text, true}),
+
+	"REASONING_START":           may(member{"messageId", id, true}),
+	"REASONING_MESSAGE_START":   may(member{"messageId", id, true}, member{"role", reasoningRole, true}),
+	"REASONING_MESSAGE_CONTENT": may(member{"messageId", id, true}, member{"delta", text, true}),
+	"REASONING_MESSAGE_END":     may(member{"messageId", id, true}),
+	"REASONING_MESSAGE_CHUNK":   may(member{"messageId", id, false}, member{"delta", text, false}),
+	"REASONING_END":             may(member{"messageId", id, true}),
+	"REASONING_ENCRYPTED_VALUE": may(member{"subtype", encryptedSubtype, true}, member{"entityId", id, true}, member{"encryptedValue", text, true}),
+
+	"SUBAGENT_STARTED": slices.Concat(base, []member{
+		{"subagentRunId", id, true},
+		{"name", text, true},
+		{"description", text, false},
+		{"parentSubagentRunId", text, false},
+		{"parentToolCallId", text, false},
+		{"parentMessageId", text, false},
+	}),
+	"SUBAGENT_FINISHED": slices.Concat(base, []member{{"subagentRunId", id, true}, {"result", notNull, false}, {"outcome", object, false}}),
+	"SUBAGENT_ERROR":    slices.Concat(base, []member{{"subagentRunId", id, true}, {"message", text, true}, {"code", text, false}}),
 }
+
+// may is what an event may have that can be a subagent's.
+func may(own ...member) []member { return slices.Concat(attributed, own) }
 
 // of makes the shape of the events of Go type E.
 func of[E Event](common []member, own ...member) shape {
@@ -140,6 +174,15 @@ func of[E Event](common []member, own ...member) shape {
 			return e, err
 		},
 	}
+}
+
+// oneOf takes these strings and no others.
+func oneOf(values ...string) kind {
+	quoted := make([]string, len(values))
+	for i, v := range values {
+		quoted[i] = strconv.Quote(v)
+	}
+	return kind{strings.Join(quoted, " or "), func(raw json.RawMessage) bool { return slices.Contains(quoted, string(raw)) }}
 }
 
 // begins reports whether raw, which is valid JSON without space around it,

@@ -45,16 +45,19 @@ type Verifier struct {
 	// Of the whole stream, across runs:
 	calls      map[string]*callState
 	messages   map[string]string // id of a message → subagent that owns it
-	activities map[string]string // id of an activity → its type
+	activities map[string]activity
 
 	// Of the open run:
-	started []string // calls started, in order, once each
-	open    map[item]bool
+	started []string        // calls started, in order, once each
+	open    map[item]string // → its subagent
 }
 
 // item is something of another kind than a call that must be closed before its
 // run is.
 type item struct{ what, name, owner string }
+
+// activity is what an ACTIVITY_SNAPSHOT opened.
+type activity struct{ activityType, subagent string }
 
 type runState int
 
@@ -95,7 +98,7 @@ func (v *Verifier) Seed(messages []Message) {
 				c.answered = true
 			}
 		case ActivityMessage:
-			v.activities[m.ID] = m.ActivityType
+			v.activities[m.ID] = activity{m.ActivityType, m.SubagentRunID}
 		default:
 			v.messages[m.MessageID()] = ""
 		}
@@ -105,7 +108,7 @@ func (v *Verifier) Seed(messages []Message) {
 func (v *Verifier) init() {
 	if v.calls == nil {
 		v.calls, v.runs = map[string]*callState{}, map[runIDs]bool{}
-		v.messages, v.activities = map[string]string{}, map[string]string{}
+		v.messages, v.activities = map[string]string{}, map[string]activity{}
 	}
 }
 
@@ -214,7 +217,7 @@ func (v *Verifier) runStarted(e RunStarted) string {
 		return "the runId was used on this thread before"
 	}
 	v.runs[ids] = true
-	v.run, v.ids, v.started, v.open = runOpen, ids, nil, map[item]bool{}
+	v.run, v.ids, v.started, v.open = runOpen, ids, nil, map[item]string{}
 	return ""
 }
 
@@ -319,16 +322,26 @@ func (v *Verifier) snapshot(e ActivitySnapshot) string {
 	if _, used := v.messages[e.MessageID]; used {
 		return "the messageId is that of another message"
 	}
-	v.activities[e.MessageID] = e.ActivityType
+	a, known := v.activities[e.MessageID]
+	if known && e.SubagentRunID != "" && e.SubagentRunID != a.subagent {
+		return "the subagentRunId is not that of the activity's first snapshot"
+	}
+	if !known {
+		a.subagent = e.SubagentRunID
+	}
+	a.activityType = e.ActivityType
+	v.activities[e.MessageID] = a
 	return ""
 }
 
 func (v *Verifier) delta(e ActivityDelta) string {
-	switch activity, known := v.activities[e.MessageID]; {
+	switch a, known := v.activities[e.MessageID]; {
 	case !known:
 		return "no snapshot of this activity came before"
-	case activity != e.ActivityType:
+	case a.activityType != e.ActivityType:
 		return "the activityType is not that of the snapshot"
+	case e.SubagentRunID != "" && e.SubagentRunID != a.subagent:
+		return "the subagentRunId is not that of the activity's first snapshot"
 	}
 	return ""
 }
@@ -357,6 +370,9 @@ var pairs = map[EventType]struct {
 
 // other balances what the fleet only relays: a run may not finish around it.
 func (v *Verifier) other(e Other) string {
+	if e.Type == "MESSAGES_SNAPSHOT" {
+		return v.restated(e)
+	}
 	pair, ok := pairs[e.Type]
 	if !ok {
 		return ""
@@ -371,18 +387,56 @@ func (v *Verifier) other(e Other) string {
 	if pair.what == "step" {
 		key.owner = subagent // steps balance for each owner
 	}
-	switch isOpen := v.open[key]; {
+	owner, isOpen := v.open[key]
+	switch {
 	case pair.opens && isOpen:
 		return "the " + pair.what + " is open already"
 	case pair.opens:
-		v.open[key] = true
+		v.open[key] = subagent
 	case !isOpen:
 		return "the " + pair.what + " is not open"
+	case subagent != "" && subagent != owner:
+		return "the subagentRunId is not that of the " + pair.what + "'s start"
 	case pair.closes:
 		delete(v.open, key)
 	}
 	if e.Type == "TEXT_MESSAGE_START" {
 		v.messages[name] = subagent
+	}
+	return ""
+}
+
+// restated learns from a MESSAGES_SNAPSHOT whose messages are whose, and of
+// calls that the stream has not shown. It answers nothing: a call of this run
+// is pending until its TOOL_CALL_RESULT.
+func (v *Verifier) restated(e Other) string {
+	r := reader{typ: e.Type}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(e.JSON, &members) != nil || !isListOfObjects(members["messages"]) {
+		return "messages is not a list of objects"
+	}
+	messages := r.messages("messages", members["messages"])
+	if r.err != nil {
+		return r.err.Field + " " + r.err.Message
+	}
+	for _, m := range messages {
+		a, ok := m.(AssistantMessage)
+		if !ok {
+			continue
+		}
+		v.messages[a.ID] = a.SubagentRunID
+		for _, c := range a.ToolCalls {
+			if v.calls[c.ID] == nil {
+				v.calls[c.ID] = &callState{name: c.Name, parent: a.ID, subagent: a.SubagentRunID}
+			}
+		}
+	}
+	for _, m := range messages {
+		if m, ok := m.(ToolMessage); ok {
+			if c := v.calls[m.ToolCallID]; c != nil && c.run == (runIDs{}) {
+				c.answered = true
+			}
+		}
 	}
 	return ""
 }

@@ -60,7 +60,7 @@ func TestVerifierAccepts(t *testing.T) {
 		"a late error":                {run("r"), finish("r"), RunError{Message: "m"}},
 		"a run after an error":        {run("r"), RunError{Message: "m"}, run("s"), finish("s")},
 		"the call of a subagent":      {run("r"), ToolCallStart{Base: Base{SubagentRunID: "s"}, ToolCallID: "a", ToolCallName: "n"}, args("a"), end("a"), answer("a"), finish("r")},
-		"text, steps and state":       {run("r"), other(`{"type":"STEP_STARTED","stepName":"s"}`), other(`{"type":"TEXT_MESSAGE_START","messageId":"m"}`), other(`{"type":"STATE_SNAPSHOT"}`), other(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m"}`), other(`{"type":"TEXT_MESSAGE_END","messageId":"m"}`), other(`{"type":"STEP_FINISHED","stepName":"s"}`), finish("r")},
+		"text, steps and state":       {run("r"), other(`{"type":"STEP_STARTED","stepName":"s"}`), other(`{"type":"TEXT_MESSAGE_START","messageId":"m"}`), other(`{"type":"STATE_SNAPSHOT","snapshot":1}`), other(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":""}`), other(`{"type":"TEXT_MESSAGE_END","messageId":"m"}`), other(`{"type":"STEP_FINISHED","stepName":"s"}`), finish("r")},
 		"a custom event":              {run("r"), Custom{Name: "toolfleet.x", Value: json.RawMessage("1")}, finish("r")},
 		"a failing call among others": {run("r"), start("a"), end("a"), answer("a"), start("b"), end("b"), answer("b"), finish("r")},
 	} {
@@ -114,7 +114,8 @@ func TestVerifierRefuses(t *testing.T) {
 		{"a chunk", []Event{run("r"), ToolCallChunk{}}, "expanded first"},
 		{"a message open at the end", []Event{run("r"), other(`{"type":"TEXT_MESSAGE_START","messageId":"m"}`), finish("r")}, "still open: text message m"},
 		{"a step of another owner", []Event{run("r"), other(`{"type":"STEP_STARTED","stepName":"s"}`), other(`{"type":"STEP_FINISHED","stepName":"s","subagentRunId":"u"}`)}, "step is not open"},
-		{"a message without an id", []Event{run("r"), other(`{"type":"TEXT_MESSAGE_START"}`)}, "messageId is missing"},
+		{"another subagent's text", []Event{run("r"), other(`{"type":"TEXT_MESSAGE_START","messageId":"m"}`), other(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"","subagentRunId":"s"}`)}, "not that of the text message's start"},
+		{"a message without an id", []Event{run("r"), Other{Type: "TEXT_MESSAGE_START", JSON: json.RawMessage(`{}`)}}, "messageId is missing"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := verify(tt.events)
