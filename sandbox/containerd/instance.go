@@ -147,8 +147,11 @@ func (r *Runtime) deleteTask(ctx context.Context, id string) error {
 	return wrapEnd("delete task", err)
 }
 
+// removeDir removes the directories of a sandbox whose processes are dead and
+// in which nothing is mounted. runc removes its own, unless it was killed
+// between making it and telling the shim of the container.
 func (r *Runtime) removeDir(id string) error {
-	if err := os.RemoveAll(r.sandboxDir(id)); err != nil {
+	if err := errors.Join(os.RemoveAll(r.sandboxDir(id)), os.RemoveAll(r.runcDir(id))); err != nil {
 		return fmt.Errorf("containerd: remove directory of sandbox: %w", err)
 	}
 	return nil

@@ -21,7 +21,8 @@ type Leftovers struct {
 	// Mounts counts disks and whatever else is mounted below our directories.
 	Mounts  int
 	Cgroups int
-	// Dirs counts directories of sandboxes, which hold FIFOs and disks.
+	// Dirs counts sandboxes with directories, which hold FIFOs and disks, and
+	// runc's state.
 	Dirs int
 }
 
@@ -55,7 +56,7 @@ func (r *Runtime) Leftovers(ctx context.Context) (Leftovers, error) {
 		return l, wrap("list snapshots", err)
 	}
 	l.Cgroups = len(r.group.children())
-	l.Dirs = len(childDirs(filepath.Join(r.dir, "sandboxes")))
+	l.Dirs = len(r.sandboxDirs())
 	return l, l.countMounts(r.dir, filepath.Dir(r.cfg.Address))
 }
 

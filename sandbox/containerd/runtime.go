@@ -161,6 +161,11 @@ var validID = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 // sandboxDir holds the FIFOs and the disk of one sandbox.
 func (r *Runtime) sandboxDir(id string) string { return filepath.Join(r.dir, "sandboxes", id) }
 
+// runcDir is where runc keeps its state of one sandbox; empty id: of all.
+func (r *Runtime) runcDir(id string) string {
+	return filepath.Join(r.dir, "runc", r.cfg.Namespace, id)
+}
+
 func (r *Runtime) sandboxGroup(id string) cgroup {
 	return cgroup{path: r.group.path + "/" + id}
 }

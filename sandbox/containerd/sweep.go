@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
@@ -25,7 +26,8 @@ type SweepReport struct {
 	// Sandboxes are those that had a record.
 	Sandboxes int
 	// Shims, Groups and Dirs had none: a shim, a cgroup, a directory with
-	// FIFOs and disk of a sandbox that was half made or half removed.
+	// FIFOs and disk, or runc's state, of a sandbox that was half made or half
+	// removed.
 	Shims, Groups, Dirs int
 }
 
@@ -41,7 +43,7 @@ func (r *Runtime) Sweep(ctx context.Context) (SweepReport, error) {
 	// What lies about is looked at before the records. A sandbox's record is
 	// made first and deleted last, so what has no record now is left over,
 	// and not the work of somebody who is just starting.
-	dirs := childDirs(filepath.Join(r.dir, "sandboxes"))
+	dirs := r.sandboxDirs()
 	groups := r.group.children()
 	recorded, dead, err := r.records(ctx)
 	if err != nil {
@@ -242,6 +244,13 @@ func drain(dir string) (stop func()) {
 		_ = out.Close()
 		<-done
 	}
+}
+
+// sandboxDirs lists the sandboxes that have a directory of ours or of runc's.
+func (r *Runtime) sandboxDirs() []string {
+	ids := append(childDirs(filepath.Join(r.dir, "sandboxes")), childDirs(r.runcDir(""))...)
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 func childDirs(dir string) []string {

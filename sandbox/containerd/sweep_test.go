@@ -157,6 +157,33 @@ func TestSweepWithoutRecord(t *testing.T) {
 	noLeftovers(t, rt)
 }
 
+// TestSweepOfRuncsState: runc was killed with its worker while it created a
+// container, and nobody has told it to delete it.
+func TestSweepOfRuncsState(t *testing.T) {
+	rt := open(t, "w1")
+	start(t, rt, "whole", sandbox.Limits{})
+	found, err := filepath.Glob("/run/toolfleet/*/runc/*/whole")
+	if err != nil || len(found) != 1 {
+		t.Fatalf("runc's state of a sandbox is in %v: %v", found, err)
+	}
+	half := filepath.Join(filepath.Dir(found[0]), "half")
+	if err := os.Mkdir(half, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(half, "state.json"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := sweep(t, rt), (containerd.SweepReport{Dirs: 1}); got != want {
+		t.Errorf("swept %+v, want %+v", got, want)
+	}
+	if _, err := os.Stat(half); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the state is still there: %v", err)
+	}
+	if _, err := os.Stat(found[0]); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSweepLeavesForeignThings: containers that are not sandboxes, other
 // namespaces, and cgroups beside ours.
 func TestSweepLeavesForeignThings(t *testing.T) {
