@@ -63,6 +63,9 @@ const (
 	MetaExecution = "toolfleet.execution"
 	// MetaExtra is the number of parts at the end that are Extra.
 	MetaExtra = "toolfleet.extra"
+	// MetaReopened marks the result of a call that its agent opened again after
+	// it had been started: the result is that of the arguments before.
+	MetaReopened = "toolfleet.reopened"
 	// MetaReminder marks a part made by [Reminder].
 	MetaReminder = "toolfleet.reminder"
 )

@@ -36,6 +36,7 @@ type record struct {
 	Unfinished
 	seq      uint64
 	threadID string
+	runID    string
 	// result is set when the call has ended.
 	result bool
 	kind   call.Kind
@@ -156,6 +157,7 @@ func readAdmit(e Entry) (func(*record), error) {
 		Call struct {
 			Tool       string `json:"tool"`
 			ThreadID   string `json:"threadId"`
+			RunID      string `json:"runId"`
 			ToolCallID string `json:"toolCallId"`
 		} `json:"call"`
 		Spec *struct {
@@ -171,7 +173,7 @@ func readAdmit(e Entry) (func(*record), error) {
 	return func(r *record) {
 		r.seq, r.Admitted, r.Expires = e.Seq, e.Time, a.Expires
 		r.Refused = a.Refusal != nil
-		r.Tool, r.threadID, r.ToolCallID = a.Call.Tool, a.Call.ThreadID, a.Call.ToolCallID
+		r.Tool, r.threadID, r.runID, r.ToolCallID = a.Call.Tool, a.Call.ThreadID, a.Call.RunID, a.Call.ToolCallID
 		if a.Spec != nil {
 			r.Class, r.Idempotent = a.Spec.Class, a.Spec.Annotations.Idempotent
 		}

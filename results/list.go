@@ -29,6 +29,9 @@ type Summary struct {
 type ListOptions struct {
 	Tool   string
 	Status call.Status
+	// ThreadID and RunID are those that a call was first made with; empty is
+	// any.
+	ThreadID, RunID string
 	// Before continues after a line with this cursor; 0 begins at the newest.
 	Before uint64
 	// Limit is at most 1000; 0 means 100.
@@ -90,12 +93,19 @@ func (x *index) list(tenant string, o ListOptions, limit int) []Summary {
 	lines := []Summary{}
 	for i := end - 1; i >= 0 && len(lines) < limit; i-- {
 		r := x.order[i]
-		if r.Tenant != tenant || o.Tool != "" && r.Tool != o.Tool || o.Status != "" && r.stands() != o.Status {
-			continue
+		if r.Tenant == tenant && o.take(r) {
+			lines = append(lines, r.summary())
 		}
-		lines = append(lines, r.summary())
 	}
 	return lines
+}
+
+// take reports whether a list holds the call.
+func (o ListOptions) take(r *record) bool {
+	return (o.Tool == "" || r.Tool == o.Tool) &&
+		(o.Status == "" || r.stands() == o.Status) &&
+		(o.ThreadID == "" || r.threadID == o.ThreadID) &&
+		(o.RunID == "" || r.runID == o.RunID)
 }
 
 // stands says where the call stands.

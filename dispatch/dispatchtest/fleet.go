@@ -42,15 +42,26 @@ type Tool func(ctx context.Context, r *Running) call.Result
 // New starts a fleet without a worker: calls wait.
 func New(t testing.TB, specs ...catalog.Spec) *Fleet {
 	t.Helper()
-	server := natsdtest.Start(t)
-	js := natsdtest.JetStreamOn(t, server)
-	f := &Fleet{Registry: prometheus.NewRegistry(), NATS: server}
-	f.Dispatcher = &dispatch.Dispatcher{Metrics: metrics.New(f.Registry), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
-	var err error
-	if f.Catalog, err = catalog.New(specs); err != nil {
+	c, err := catalog.New(specs)
+	if err != nil {
 		t.Fatal(err)
 	}
-	f.Dispatcher.Catalog = f.Catalog
+	return join(t, natsdtest.Start(t), c)
+}
+
+// Second is another dispatcher of the same fleet, as if in another process.
+func (f *Fleet) Second(t testing.TB) *Fleet {
+	t.Helper()
+	return join(t, f.NATS, f.Catalog)
+}
+
+// join makes a dispatcher on a server.
+func join(t testing.TB, server *natsd.Server, c *catalog.Catalog) *Fleet {
+	t.Helper()
+	js := natsdtest.JetStreamOn(t, server)
+	f := &Fleet{Catalog: c, Registry: prometheus.NewRegistry(), NATS: server}
+	f.Dispatcher = &dispatch.Dispatcher{Catalog: c, Metrics: metrics.New(f.Registry), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	var err error
 	if f.Log, err = results.Open(t.Context(), js, results.Options{}); err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,14 @@ type Tools interface {
 	Resolve(tenant, name string) (*catalog.Spec, bool)
 }
 
+// Door is another protocol on the same listener. Its handlers find who asks in
+// [dispatch.CallerOf]; bodies of POST requests are read, bounded and JSON by
+// their content type. Whatever they refuse is a problem document.
+type Door interface {
+	// Routes adds the door's routes, under a path of its own.
+	Routes(mux *http.ServeMux)
+}
+
 // Config of a [Server].
 type Config struct {
 	// Addr is host:port to listen on; "127.0.0.1:8080" by default. Port 0
@@ -50,8 +58,15 @@ type Config struct {
 	// streams included; 4096 by default. More get 503. Health is exempt.
 	MaxRequests int
 
+	// Origins are the origins whose pages may use the paths that are meant for
+	// browsers, such as "https://app.example"; none by default. It is no
+	// substitute for a token: with a token file a page needs one too.
+	Origins []string
+
 	Dispatcher *dispatch.Dispatcher
 	Tools      Tools
+	// Doors are further doors behind the same listener and guard.
+	Doors []Door
 	// Ready says why the process cannot serve now; nil means that it can.
 	Ready func() error
 	// MetricsHandler serves /metrics; nil leaves the path out.
@@ -96,6 +111,11 @@ func (c Config) validate() error {
 	if c.PublicURL != "" {
 		if u, err := url.Parse(c.PublicURL); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 			errs = append(errs, fmt.Errorf("public url %q is not http(s)://host[/path]", c.PublicURL))
+		}
+	}
+	for _, o := range c.Origins {
+		if err := checkOrigin(o); err != nil {
+			errs = append(errs, err)
 		}
 	}
 	if err := c.validateAddr(); err != nil {

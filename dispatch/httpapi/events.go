@@ -66,7 +66,7 @@ func (s *Server) follow(ctx context.Context, in *followInput) (*huma.StreamRespo
 
 // stream begins to follow the call, and streams it once that has worked.
 func (s *Server) stream(ctx context.Context, ref results.Ref, after uint64) (*huma.StreamResponse, error) {
-	run, err := s.config.Dispatcher.Follow(ctx, ref, dispatch.FollowOptions{After: after, BlobURL: s.blobURL(ctx)})
+	run, err := s.config.Dispatcher.Follow(ctx, ref, dispatch.FollowOptions{After: after, BlobURL: dispatch.CallerOf(ctx).BlobURL})
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

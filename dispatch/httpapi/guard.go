@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net"
@@ -14,31 +15,31 @@ import (
 	"strings"
 	"time"
 
+	"github.com/toolfleet/toolfleet/blob"
 	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/dispatch"
 )
 
-// maxBody is the longest request body, in bytes. It is above the longest
-// arguments, so that arguments which are too long get an answer that a model
-// understands and not a 413.
-const maxBody = 4 << 20
+// The longest request bodies, in bytes.
+const (
+	// maxBody is above the longest arguments, so that arguments which are too
+	// long get an answer that a model understands and not a 413.
+	maxBody = 4 << 20
+	// maxDoorBody is for doors whose requests bring a whole conversation, with
+	// its pictures inside.
+	maxDoorBody = 16 << 20
+)
 
-// caller is who a request comes from, as the guard has decided.
-type caller struct {
-	tenant string
-	// base is the URL under which the client reached the server.
-	base string
-}
-
-// callerKey is the context key of the caller.
-type callerKey struct{}
-
-func callerOf(ctx context.Context) caller {
-	c, _ := ctx.Value(callerKey{}).(caller)
-	return c
+// maxBodyOf is the longest body that a path takes.
+func maxBodyOf(path string) int64 {
+	if strings.HasPrefix(path, "/v1/") {
+		return maxBody
+	}
+	return maxDoorBody
 }
 
 // tenantOf is the tenant of a request.
-func tenantOf(ctx context.Context) string { return callerOf(ctx).tenant }
+func tenantOf(ctx context.Context) string { return dispatch.CallerOf(ctx).Tenant }
 
 // guard lets a request through to next when it may come in, and decides whose
 // it is. The order matters: who asks is settled before anything is read.
@@ -60,14 +61,15 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			writeProblem(w, http.StatusServiceUnavailable, "The server is serving as many requests as it takes at once.")
 			return
 		}
-		if !readBody(w, r) {
+		if !readBody(w, r, maxBodyOf(r.URL.Path)) {
 			return
 		}
-		c := caller{tenant: tenant, base: s.config.PublicURL}
-		if c.base == "" {
-			c.base = "http://" + r.Host
+		base := s.config.PublicURL
+		if base == "" {
+			base = "http://" + r.Host
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
+		c := dispatch.Caller{Tenant: tenant, BlobURL: func(id blob.ID) string { return s.signer.url(base, id) }}
+		next.ServeHTTP(w, r.WithContext(dispatch.WithCaller(r.Context(), c)))
 	})
 }
 
@@ -85,7 +87,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request) (tenant string, o
 		return tenant, true
 	}
 	if s.tokens == nil {
-		if why := foreign(r, true); why != "" {
+		if why := foreign(r, !s.allowedOrigin(r)); why != "" {
 			writeProblem(w, http.StatusForbidden, why)
 			return "", false
 		}
@@ -144,7 +146,7 @@ func loopbackHost(hostport string) bool {
 // readBody reads the body of a POST within its bounds and leaves it in r, or
 // answers the request. It is read here and at once because a read deadline
 // that is still set while a request waits for its call would end the request.
-func readBody(w http.ResponseWriter, r *http.Request) bool {
+func readBody(w http.ResponseWriter, r *http.Request, most int64) bool {
 	if r.Method != http.MethodPost {
 		return true
 	}
@@ -158,7 +160,7 @@ func readBody(w http.ResponseWriter, r *http.Request) bool {
 		writeProblem(w, http.StatusInternalServerError, "The request could not be read.")
 		return false
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	body, err := io.ReadAll(io.LimitReader(r.Body, most+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close")
@@ -168,9 +170,9 @@ func readBody(w http.ResponseWriter, r *http.Request) bool {
 		w.Header().Set("Connection", "close")
 		writeProblem(w, http.StatusBadRequest, "The body could not be read.")
 		return false
-	case len(body) > maxBody:
+	case int64(len(body)) > most:
 		w.Header().Set("Connection", "close")
-		writeProblem(w, http.StatusRequestEntityTooLarge, "The body is longer than 4 MiB.")
+		writeProblem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("The body is longer than %d MiB.", most>>20))
 		return false
 	}
 	if err := rc.SetReadDeadline(time.Time{}); err != nil {

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/toolfleet/toolfleet/dispatch"
+	problems "github.com/toolfleet/toolfleet/internal/problem"
 )
 
 // errShutdown is the cause of a request's context when the server has to end
@@ -24,13 +24,7 @@ func problem(status int, detail string) *huma.ErrorModel {
 
 // writeProblem answers outside of huma, with the same document.
 func writeProblem(w http.ResponseWriter, status int, detail string) {
-	body, err := json.Marshal(problem(status, detail))
-	if err != nil {
-		body = []byte("{}") // cannot be: the document is ours
-	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
-	w.Write(body) //nolint:errcheck // the client is gone, and there is nobody to tell
+	problems.Write(w, status, detail)
 }
 
 // fail turns an error of the dispatcher into what the client sees. What the

@@ -12,7 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
-// routes builds the whole handler: observe → guard → mux.
+// routes builds the whole handler: observe → cors → guard → mux.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	api := humago.New(mux, s.apiConfig())
@@ -26,7 +26,10 @@ func (s *Server) routes() http.Handler {
 		mux.Handle("GET /metrics", s.config.MetricsHandler)
 	}
 	serveOpenAPI(mux, api.OpenAPI())
-	return s.observe(mux, s.guard(notFound(mux)))
+	for _, door := range s.config.Doors {
+		door.Routes(mux)
+	}
+	return s.observe(mux, s.cors(s.guard(notFound(mux))))
 }
 
 // apiConfig is huma without what it adds of its own: no documentation page

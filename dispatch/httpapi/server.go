@@ -9,9 +9,6 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
-
-	"github.com/toolfleet/toolfleet/blob"
-	"github.com/toolfleet/toolfleet/dispatch"
 )
 
 // Server is the HTTP door. Make one with [New] and run it once.
@@ -130,10 +127,4 @@ func (s *Server) ready() error {
 		return nil
 	}
 	return s.config.Ready()
-}
-
-// blobURL makes the URLs of blobs in what the client of a request sees.
-func (s *Server) blobURL(ctx context.Context) dispatch.BlobURL {
-	base := callerOf(ctx).base
-	return func(id blob.ID) string { return s.signer.url(base, id) }
 }

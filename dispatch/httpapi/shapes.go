@@ -89,7 +89,7 @@ func (s *Server) viewCall(ctx context.Context, ref results.Ref, st dispatch.Stan
 		Cancelling: st.Cancel != nil && st.Result == nil,
 	}
 	if st.Result != nil {
-		v.Result = viewResult(*st.Result, ref, s.blobURL(ctx))
+		v.Result = viewResult(*st.Result, ref, dispatch.CallerOf(ctx).BlobURL)
 	}
 	return v
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/dispatch"
+	"github.com/toolfleet/toolfleet/dispatch/aguidoor"
 	"github.com/toolfleet/toolfleet/dispatch/httpapi"
 	"github.com/toolfleet/toolfleet/keeper"
 	"github.com/toolfleet/toolfleet/metrics"
@@ -23,6 +24,8 @@ type DispatcherConfig struct {
 	Tokens     string `help:"File of bearer tokens, 'tenant token' a line; required beyond loopback." env:"TOOLFLEET_TOKENS"`
 	SigningKey string `help:"File with the key that signs media URLs, at least 32 bytes, the same for all dispatchers; without it URLs end with the process." type:"path" env:"TOOLFLEET_SIGNING_KEY"`
 	PublicURL  string `help:"Base of the URLs that clients fetch media from; default: the address." env:"TOOLFLEET_PUBLIC_URL"`
+
+	CORSOrigin []string `name:"cors-origin" help:"Origins whose pages may use the AG-UI door from a browser, such as https://app.example; none by default." env:"TOOLFLEET_CORS_ORIGIN"`
 }
 
 // Dispatcher is one running dispatcher part: the doors and the keeper.
@@ -54,9 +57,13 @@ func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools []catalog.Spec, m *me
 		}
 	}
 	d := &dispatch.Dispatcher{Log: bus.Log, Queue: bus.Queue, Catalog: c, Blobs: bus.Blobs, Metrics: m, Logger: logger}
+	agui, err := aguidoor.New(aguidoor.Config{Dispatcher: d, Tools: c, Metrics: m, Logger: logger})
+	if err != nil {
+		return nil, err
+	}
 	srv, err := httpapi.New(httpapi.Config{
-		Addr: cfg.Listen, TokenFile: cfg.Tokens, PublicURL: cfg.PublicURL, SigningKey: key,
-		Dispatcher: d, Tools: c, Metrics: m, MetricsHandler: o.Metrics, Ready: o.Ready, Logger: logger,
+		Addr: cfg.Listen, TokenFile: cfg.Tokens, PublicURL: cfg.PublicURL, SigningKey: key, Origins: cfg.CORSOrigin,
+		Dispatcher: d, Tools: c, Doors: []httpapi.Door{agui}, Metrics: m, MetricsHandler: o.Metrics, Ready: o.Ready, Logger: logger,
 	})
 	if err != nil {
 		return nil, err

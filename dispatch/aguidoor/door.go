@@ -1,0 +1,65 @@
+package aguidoor
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/dispatch"
+	"github.com/toolfleet/toolfleet/metrics"
+)
+
+// label is the value of the door label of metrics.
+const label = "agui"
+
+// Tools are the fleet's tools. *catalog.Catalog is one.
+type Tools interface {
+	// List returns the tools that a tenant may use.
+	List(tenant string) []*catalog.Spec
+}
+
+// Config of a [Door].
+type Config struct {
+	Dispatcher *dispatch.Dispatcher
+	Tools      Tools
+	// MaxCalls bounds the calls of one run; 256 by default.
+	MaxCalls int
+	// KeepAlive is the pause after which a silent stream sends a comment; 15 s
+	// by default.
+	KeepAlive time.Duration
+	// Metrics may be nil.
+	Metrics *metrics.Metrics
+	Logger  *slog.Logger
+}
+
+// Door is the AG-UI door. It is an httpapi.Door, and safe for concurrent use.
+type Door struct {
+	config Config
+}
+
+// New checks the configuration.
+func New(c Config) (*Door, error) {
+	c.MaxCalls = cmp.Or(c.MaxCalls, 256)
+	c.KeepAlive = cmp.Or(c.KeepAlive, 15*time.Second)
+	var errs []error
+	if c.Dispatcher == nil || c.Tools == nil || c.Logger == nil {
+		errs = append(errs, errors.New("a dispatcher, tools and a logger are required"))
+	}
+	if c.MaxCalls < 0 || c.KeepAlive < 0 {
+		errs = append(errs, errors.New("times and bounds must not be negative"))
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("aguidoor: %w", errors.Join(errs...))
+	}
+	return &Door{config: c}, nil
+}
+
+// Routes adds the door's routes.
+func (d *Door) Routes(mux *http.ServeMux) {
+	mux.HandleFunc("POST /agui/run", d.run)
+	mux.HandleFunc("DELETE /agui/threads/{threadId}/runs/{runId}", d.cancel)
+}
