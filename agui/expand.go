@@ -3,16 +3,21 @@ package agui
 import "slices"
 
 // Expander turns TOOL_CALL_CHUNK events into the START, ARGS and END that they
-// stand for, and passes all others on. It keeps one open stream a lane; a lane
-// is a subagent, or the parent. The zero value is ready. After an error the
+// stand for, and passes all others on. Chunks of messages pass too, and are
+// followed, because they share the lanes: a lane, which is a subagent or the
+// parent, has one open stream. The zero value is ready. After an error the
 // expander is spent. It is not safe for concurrent use.
 type Expander struct {
 	n    int
 	open map[string]opener // by lane
 }
 
-// opener is the first chunk of the stream that is open in a lane.
-type opener struct{ id, name, parent string }
+// opener is the first chunk of the stream that is open in a lane. A message
+// has no name and no parent.
+type opener struct {
+	kind             EventType
+	id, name, parent string
+}
 
 // maxLanes bounds the streams that are open at once.
 const maxLanes = 1000
@@ -44,10 +49,12 @@ func (x *Expander) Expand(e Event) ([]Event, error) {
 	case Custom:
 		return append(x.close(e.SubagentRunID), e), nil
 	case Other:
-		if e.Type == "MESSAGES_SNAPSHOT" {
+		switch {
+		case e.Type == "TEXT_MESSAGE_CHUNK", e.Type == "REASONING_MESSAGE_CHUNK":
+			return x.messageChunk(e)
+		case e.Type == "MESSAGES_SNAPSHOT":
 			return append(x.closeAll(), e), nil
-		}
-		if !slices.Contains(passing, e.Type) {
+		case !slices.Contains(passing, e.Type):
 			return append(x.close(e.subagent()), e), nil
 		}
 	}
@@ -56,19 +63,15 @@ func (x *Expander) Expand(e Event) ([]Event, error) {
 
 // chunk opens a stream or goes on with one.
 func (x *Expander) chunk(c ToolCallChunk) ([]Event, error) {
-	lane, found, reason := x.find(c)
-	if reason == "" && found {
+	lane, found, reason := x.find(TypeToolCallChunk, deref(c.ToolCallID), c.SubagentRunID)
+	switch {
+	case reason != "":
+	case found:
 		reason = x.open[lane].conflict(c)
-	}
-	if reason == "" && !found {
-		switch {
-		case c.ToolCallID == nil:
-			reason = "the first chunk of a call must have a toolCallId"
-		case c.ToolCallName == nil:
-			reason = "the first chunk of a call must have a toolCallName"
-		case len(x.open) >= maxLanes:
-			reason = "too many calls are open"
-		}
+	case c.ToolCallID == nil:
+		reason = "the first chunk of a call must have a toolCallId"
+	case c.ToolCallName == nil:
+		reason = "the first chunk of a call must have a toolCallName"
 	}
 	if reason != "" {
 		return nil, &SequenceError{x.n, TypeToolCallChunk, reason}
@@ -76,16 +79,34 @@ func (x *Expander) chunk(c ToolCallChunk) ([]Event, error) {
 	if found {
 		return []Event{c.args(x.open[lane].id, c.Metadata)}, nil
 	}
-	out := x.close(lane)
-	first := opener{id: *c.ToolCallID, name: *c.ToolCallName, parent: deref(c.ParentMessageID)}
-	x.open[lane] = first
-	out = append(out, ToolCallStart{
+	first := opener{kind: TypeToolCallChunk, id: *c.ToolCallID, name: *c.ToolCallName, parent: deref(c.ParentMessageID)}
+	out := append(x.close(lane), ToolCallStart{
 		Base:       Base{Metadata: c.Metadata, SubagentRunID: c.SubagentRunID},
 		ToolCallID: first.id, ToolCallName: first.name, ParentMessageID: first.parent,
 	})
+	x.open[lane] = first
 	if c.Delta != nil || c.RawEvent != nil {
 		out = append(out, c.args(first.id, nil))
 	}
+	return out, nil
+}
+
+// messageChunk passes a chunk of a message on, behind the end of a call that it
+// closes.
+func (x *Expander) messageChunk(e Other) ([]Event, error) {
+	id := e.member("messageId")
+	lane, found, reason := x.find(e.Type, id, e.subagent())
+	if reason == "" && !found && id == "" {
+		reason = "the first chunk of a message must have a messageId"
+	}
+	if reason != "" {
+		return nil, &SequenceError{x.n, e.Type, reason}
+	}
+	if found {
+		return []Event{e}, nil
+	}
+	out := append(x.close(lane), e)
+	x.open[lane] = opener{kind: e.Type, id: id}
 	return out, nil
 }
 
@@ -99,31 +120,35 @@ func (c ToolCallChunk) args(id string, m Metadata) ToolCallArgs {
 }
 
 // find tells the lane of a chunk, and whether the chunk goes on with the stream
-// that is open there.
-func (x *Expander) find(c ToolCallChunk) (lane string, found bool, reason string) {
-	tag := c.SubagentRunID
-	if c.ToolCallID != nil {
-		lane, found = x.holder(*c.ToolCallID)
+// that is open there. An empty id is none.
+func (x *Expander) find(kind EventType, id, tag string) (lane string, found bool, reason string) {
+	if id != "" {
+		lane, found = x.holder(kind, id)
 		switch {
+		case found && tag != "" && tag != lane:
+			return "", false, "the subagentRunId is not that of the first chunk"
+		case !found && x.open[tag].kind == "" && len(x.open) >= maxLanes:
+			return "", false, "too many chunked calls and messages are open"
 		case !found:
 			return tag, false, ""
-		case tag != "" && tag != lane:
-			return "", false, "the subagentRunId is not that of the call's first chunk"
 		}
 		return lane, true, ""
 	}
 	// Without an id it goes on with what is open: in its own lane, else, when
 	// it has no tag, in the only one there is.
-	if _, found = x.open[tag]; found || tag != "" {
+	if found = x.open[tag].kind == kind; found || tag != "" {
 		return tag, found, ""
 	}
-	if len(x.open) > 1 {
-		return "", false, "the chunk has no toolCallId and several calls are open"
+	for l, o := range x.open {
+		switch {
+		case o.kind != kind:
+		case found:
+			return "", false, "the chunk has no id and several streams are open that it may belong to"
+		default:
+			lane, found = l, true
+		}
 	}
-	for lane := range x.open {
-		return lane, true, ""
-	}
-	return "", false, ""
+	return lane, found, ""
 }
 
 // conflict says which member of a chunk differs from the first one's.
@@ -137,10 +162,10 @@ func (o opener) conflict(c ToolCallChunk) string {
 	return ""
 }
 
-// holder finds the lane in which a call is open by chunks.
-func (x *Expander) holder(id string) (lane string, found bool) {
+// holder finds the lane in which something is open by chunks.
+func (x *Expander) holder(kind EventType, id string) (lane string, found bool) {
 	for lane, o := range x.open {
-		if o.id == id {
+		if o.kind == kind && o.id == id {
 			return lane, true
 		}
 	}
@@ -151,7 +176,7 @@ func (x *Expander) holder(id string) (lane string, found bool) {
 // event names: the two spellings do not mix within one call.
 func (x *Expander) closeFor(lane, toolCallID string) []Event {
 	out := x.close(lane)
-	if held, found := x.holder(toolCallID); found {
+	if held, found := x.holder(TypeToolCallChunk, toolCallID); found {
 		out = append(out, x.close(held)...)
 	}
 	return out
@@ -164,6 +189,9 @@ func (x *Expander) close(lane string) []Event {
 		return nil
 	}
 	delete(x.open, lane)
+	if o.kind != TypeToolCallChunk {
+		return nil // who reads the chunks of a message knows its end
+	}
 	return []Event{ToolCallEnd{Base: Base{SubagentRunID: lane}, ToolCallID: o.id}}
 }
 

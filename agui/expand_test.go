@@ -66,9 +66,10 @@ func TestExpand(t *testing.T) {
 		{"the next call ends the one before", []Event{chunk("", "a", "n", "x"), chunk("", "b", "m", "y")}, []string{"START a n", `ARGS a "x"`, "END a", "START b m", `ARGS b "y"`}},
 		{"lanes are apart", []Event{chunk("", "a", "n", "x"), chunk("s", "b", "m", "y"), chunk("", "-", "-", "z"), chunk("s", "-", "-", "w"), finish("r")}, []string{"START a n", `ARGS a "x"`, "START b m s", `ARGS b "y"`, `ARGS a "z"`, `ARGS b "w"`, "END a", "END b", "RUN_FINISHED"}},
 		{"an untagged chunk finds its call", []Event{chunk("s", "b", "m", "y"), chunk("", "b", "-", "z"), chunk("", "-", "-", "w")}, []string{"START b m s", `ARGS b "y"`, `ARGS b "z"`, `ARGS b "w"`}},
-		{"text ends it", []Event{chunk("", "a", "n", "x"), other(`{"type":"TEXT_MESSAGE_CHUNK"}`)}, []string{"START a n", `ARGS a "x"`, "END a", "TEXT_MESSAGE_CHUNK"}},
+		{"text ends it", []Event{chunk("", "a", "n", "x"), other(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"t"}`)}, []string{"START a n", `ARGS a "x"`, "END a", "TEXT_MESSAGE_CHUNK"}},
 		{"a custom event ends it", []Event{chunk("", "a", "n", "x"), Custom{Name: "c"}}, []string{"START a n", `ARGS a "x"`, "END a", "CUSTOM"}},
-		{"another lane's text does not", []Event{chunk("", "a", "n", "x"), other(`{"type":"TEXT_MESSAGE_CHUNK","subagentRunId":"s"}`)}, []string{"START a n", `ARGS a "x"`, "TEXT_MESSAGE_CHUNK"}},
+		{"another lane's text does not", []Event{chunk("", "a", "n", "x"), other(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"t","subagentRunId":"s"}`)}, []string{"START a n", `ARGS a "x"`, "TEXT_MESSAGE_CHUNK"}},
+		{"a message is one of the lane", []Event{other(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"t"}`), other(`{"type":"TEXT_MESSAGE_CHUNK","delta":"x"}`), chunk("", "a", "n", "x"), finish("r")}, []string{"TEXT_MESSAGE_CHUNK", "TEXT_MESSAGE_CHUNK", "START a n", `ARGS a "x"`, "END a", "RUN_FINISHED"}},
 		{"activities do not", []Event{chunk("", "a", "n", "x"), snapshot("m"), delta("m"), other(`{"type":"RAW","event":1}`), chunk("", "-", "-", "y")}, []string{"START a n", `ARGS a "x"`, "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA", "RAW", `ARGS a "y"`}},
 		{"a snapshot of messages ends all", []Event{chunk("", "a", "n", "x"), chunk("s", "b", "m", "y"), other(`{"type":"MESSAGES_SNAPSHOT","messages":[]}`)}, []string{"START a n", `ARGS a "x"`, "START b m s", `ARGS b "y"`, "END a", "END b", "MESSAGES_SNAPSHOT"}},
 		{"its subagent's end ends it", []Event{chunk("s", "b", "m", "y"), other(`{"type":"SUBAGENT_FINISHED","subagentRunId":"s"}`)}, []string{"START b m s", `ARGS b "y"`, "END b", "SUBAGENT_FINISHED"}},
@@ -116,7 +117,11 @@ func TestExpandRefuses(t *testing.T) {
 		{"the toolCallName is not", []Event{chunk("", "a", "n", "x"), chunk("", "a", "m", "y")}},
 		{"the parentMessageId is not", []Event{chunk("", "a", "n", "x"), parent("p")}},
 		{"the subagentRunId is not", []Event{chunk("s", "a", "n", "x"), chunk("u", "a", "-", "y")}},
-		{"several calls are open", []Event{chunk("s", "a", "n", "x"), chunk("u", "b", "n", "x"), chunk("", "-", "-", "y")}},
+		{"must have a messageId", []Event{other(`{"type":"TEXT_MESSAGE_CHUNK","delta":"x"}`)}},
+		{"must have a messageId", []Event{other(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"t"}`), other(`{"type":"REASONING_MESSAGE_CHUNK","delta":"x"}`)}},
+		{"must have a messageId", []Event{other(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"t"}`), ToolCallResult{MessageID: "r", ToolCallID: "a"}, other(`{"type":"TEXT_MESSAGE_CHUNK","delta":"x"}`)}},
+		{"must have a toolCallId", []Event{chunk("", "a", "n", "x"), other(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"t"}`), chunk("", "-", "-", "y")}},
+		{"several streams are open", []Event{chunk("s", "a", "n", "x"), chunk("u", "b", "n", "x"), chunk("", "-", "-", "y")}},
 	} {
 		_, err := expand(tt.events)
 		var sequence *SequenceError

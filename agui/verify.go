@@ -370,8 +370,11 @@ var pairs = map[EventType]struct {
 
 // other balances what the fleet only relays: a run may not finish around it.
 func (v *Verifier) other(e Other) string {
-	if e.Type == "MESSAGES_SNAPSHOT" {
+	switch e.Type {
+	case "MESSAGES_SNAPSHOT":
 		return v.restated(e)
+	case "REASONING_ENCRYPTED_VALUE":
+		return v.encrypted(e)
 	}
 	pair, ok := pairs[e.Type]
 	if !ok {
@@ -400,8 +403,25 @@ func (v *Verifier) other(e Other) string {
 	case pair.closes:
 		delete(v.open, key)
 	}
-	if e.Type == "TEXT_MESSAGE_START" {
+	switch e.Type {
+	case "TEXT_MESSAGE_START", "REASONING_START", "REASONING_MESSAGE_START":
 		v.messages[name] = subagent
+	}
+	return ""
+}
+
+// encrypted checks a value that belongs to a call or a message, open or not.
+func (v *Verifier) encrypted(e Other) string {
+	id, subagent := e.member("entityId"), e.subagent()
+	owner, known := v.messages[id]
+	if e.member("subtype") == "tool-call" {
+		var c *callState
+		if c, known = v.calls[id]; known {
+			owner = c.subagent
+		}
+	}
+	if known && subagent != "" && subagent != owner {
+		return "the subagentRunId is not that of what the value belongs to"
 	}
 	return ""
 }
@@ -419,6 +439,7 @@ func (v *Verifier) restated(e Other) string {
 	if r.err != nil {
 		return r.err.Field + " " + r.err.Message
 	}
+	restated := map[string]bool{}
 	for _, m := range messages {
 		a, ok := m.(AssistantMessage)
 		if !ok {
@@ -426,9 +447,15 @@ func (v *Verifier) restated(e Other) string {
 		}
 		v.messages[a.ID] = a.SubagentRunID
 		for _, c := range a.ToolCalls {
+			restated[c.ID] = true
 			if v.calls[c.ID] == nil {
 				v.calls[c.ID] = &callState{name: c.Name, parent: a.ID, subagent: a.SubagentRunID}
 			}
+		}
+	}
+	for _, id := range v.started {
+		if v.calls[id].open && !restated[id] {
+			return "messages leaves out a call that is open"
 		}
 	}
 	for _, m := range messages {

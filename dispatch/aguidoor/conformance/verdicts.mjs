@@ -40,6 +40,13 @@ const whole = [
   [started, chunk({ toolCallId: 'a', toolCallName: 'sh', parentMessageId: 'm', delta: '{}' }), finished],
   [started, snapshot('e'), delta('e'), finished],
   [started, ...say('t1'), finished],
+  [started, { type: 'TEXT_MESSAGE_CHUNK', messageId: 't1', role: 'assistant', delta: 'a' }, { type: 'TEXT_MESSAGE_CHUNK', delta: 'b' }, chunk({ toolCallId: 'a', toolCallName: 'sh', delta: '{}' }), result('a'), finished],
+  [started, { type: 'REASONING_START', messageId: 'h' }, { type: 'REASONING_MESSAGE_START', messageId: 'h1', role: 'reasoning' }, { type: 'REASONING_MESSAGE_CONTENT', messageId: 'h1', delta: 'so' },
+    { type: 'REASONING_MESSAGE_END', messageId: 'h1' }, { type: 'REASONING_END', messageId: 'h' }, { type: 'REASONING_ENCRYPTED_VALUE', subtype: 'message', entityId: 'h1', encryptedValue: 'x' }, finished],
+  [started, { type: 'REASONING_MESSAGE_CHUNK', messageId: 'h', delta: 'so' }, start('a'), end('a'), finished],
+  [started, { type: 'SUBAGENT_STARTED', subagentRunId: 's', name: 'helper' }, start('a', { subagentRunId: 's' }), args('a', '{}'), end('a'), result('a', { subagentRunId: 's' }), { type: 'SUBAGENT_FINISHED', subagentRunId: 's' }, finished],
+  [started, { type: 'SUBAGENT_STARTED', subagentRunId: 's', name: 'helper' }, { type: 'SUBAGENT_ERROR', subagentRunId: 's', message: 'm' }, finished],
+  [started, { type: 'MESSAGES_SNAPSHOT', messages: [{ id: 'u', role: 'user', content: 'q' }, { id: 'm', role: 'assistant', toolCalls: [{ id: 'z', type: 'function', function: { name: 'sh', arguments: '{}' } }] }, { id: 'rz', role: 'tool', toolCallId: 'z', content: 'ok' }] }, start('a'), end('a'), finished],
   [started, start('a'), args('a', '{}'), { type: 'RUN_ERROR', message: 'm', code: 'c' }],
   [{ type: 'RUN_ERROR', message: 'm' }],
 ];
@@ -59,7 +66,7 @@ const faults = [
   (e) => ({ ...e, type: 'TOOL_CALL_PROGRESS' }),
   (e) => ({ ...e, type: e.type.toLowerCase() }),
   (e) => { const { type, ...rest } = e; return rest; },
-  ...['threadId', 'runId', 'toolCallId', 'toolCallName', 'messageId', 'delta', 'content', 'activityType', 'patch', 'outcome', 'role', 'parentMessageId', 'message', 'value', 'stepName'].flatMap((name) => [
+  ...['threadId', 'runId', 'toolCallId', 'toolCallName', 'messageId', 'delta', 'content', 'activityType', 'patch', 'outcome', 'role', 'parentMessageId', 'message', 'value', 'stepName', 'messages', 'name', 'entityId', 'subtype'].flatMap((name) => [
     (e) => { const { [name]: gone, ...rest } = e; return rest; },
     (e) => (name in e ? { ...e, [name]: null } : e),
     (e) => (name in e ? { ...e, [name]: 7 } : e),
