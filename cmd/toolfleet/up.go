@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/sync/errgroup"
@@ -73,18 +74,19 @@ func (c *UpCmd) Run(ctx context.Context) error {
 
 	reg := part.Registry()
 	m := metrics.New(reg)
-	var worker *part.Worker
+	var hurried atomic.Pointer[part.Worker] // nil until there is a worker
 	ctx, stop := part.Signals(ctx, func() {
-		if worker != nil {
-			worker.Hurry()
+		if w := hurried.Load(); w != nil {
+			w.Hurry()
 		}
 	})
 	defer stop()
-	worker, err = part.StartWorker(ctx, c.WorkerConfig, bus, tools, m, logger)
+	worker, err := part.StartWorker(ctx, c.WorkerConfig, bus, tools, m, logger)
 	if err != nil {
 		return err
 	}
 	defer worker.Close(ctx)
+	hurried.Store(worker)
 	dispatcher, err := part.StartDispatcher(c.DispatcherConfig, bus, tools, m, part.Observed{
 		Metrics: part.Observing(metrics.Handler(reg), worker.Observe), Ready: worker.Ready,
 	}, logger)

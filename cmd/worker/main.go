@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"sync/atomic"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/sync/errgroup"
@@ -44,6 +45,11 @@ func run(ctx context.Context, cfg config) error {
 	if err != nil {
 		return err
 	}
+	unlock, err := part.Lock(cfg.State)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	nc, err := part.Dial(cfg.NATS, logger)
 	if err != nil {
 		return err
@@ -54,17 +60,26 @@ func run(ctx context.Context, cfg config) error {
 		return err
 	}
 	reg := part.Registry()
+	var hurried atomic.Pointer[part.Worker] // nil until there is a worker
+	ctx, stop := part.Signals(ctx, func() {
+		if w := hurried.Load(); w != nil {
+			w.Hurry()
+		}
+	})
+	defer stop()
 	w, err := part.StartWorker(ctx, cfg.WorkerConfig, bus, tools, metrics.New(reg), logger)
 	if err != nil {
 		return err
 	}
 	defer w.Close(ctx)
-	ctx, stop := part.Signals(ctx, w.Hurry)
-	defer stop()
+	hurried.Store(w)
 
-	// The log's follower and the health page outlive the drain.
+	// The log's follower and the health page outlive the drain; when one of
+	// them fails, the worker drains too.
 	after, end := context.WithCancel(context.WithoutCancel(ctx))
 	g, gctx := errgroup.WithContext(after)
+	work, drain := context.WithCancel(ctx)
+	defer context.AfterFunc(gctx, drain)()
 	g.Go(func() error { return bus.Log.Run(gctx) })
 	if cfg.Listen != "" {
 		mux := http.NewServeMux()
@@ -75,7 +90,7 @@ func run(ctx context.Context, cfg config) error {
 	}
 	g.Go(func() error {
 		defer end()
-		return w.Run(ctx)
+		return w.Run(work)
 	})
 	fmt.Printf("ready nats=%s worker=%s\n", cfg.NATS, w.ID())
 	return g.Wait()
