@@ -138,21 +138,17 @@ func DecodeResult(raw []byte) (Result, error) {
 }
 
 // DecodeParts reads a list of content parts from a tool, such as its stdout
-// when its spec says "output: parts". Unlike in a message, a part that no one
-// could use is an error: the list is all the tool said.
-func DecodeParts(raw []byte) ([]agui.Part, error) {
+// when its spec says "output: parts". Parts that no one could use are left out
+// and told in dropped, as in a message.
+func DecodeParts(raw []byte) (parts []agui.Part, dropped []string, err error) {
 	if problems := schema.CheckJSON(raw, len(raw)); problems != nil {
-		return nil, fmt.Errorf("tool: the list of parts %s", problems[0])
+		return nil, nil, fmt.Errorf("tool: the list of parts %s", problems[0])
 	}
-	var parts []agui.Part
 	if err := json.Unmarshal(raw, &parts); err != nil {
-		return nil, errors.New("tool: not a list of content parts")
+		return nil, nil, errors.New("tool: not a list of content parts")
 	}
-	parts, dropped := usable(parts)
-	if len(dropped) > 0 {
-		return nil, fmt.Errorf("tool: %s", strings.Join(dropped[:min(len(dropped), 5)], ", "))
-	}
-	return parts, nil
+	parts, dropped = usable(parts)
+	return parts, dropped, nil
 }
 
 // decode reads a message of one type, strictly.

@@ -90,12 +90,12 @@ func TestDecodeRefuses(t *testing.T) {
 }
 
 func TestDecodeParts(t *testing.T) {
-	got, err := DecodeParts([]byte(`[{"type":"text","text":"a"}]` + "\n"))
-	if diff := cmp.Diff([]agui.Part{agui.Text("a")}, got); diff != "" || err != nil {
-		t.Errorf("error %v (-want +got):\n%s", err, diff)
+	got, dropped, err := DecodeParts([]byte(`[{"type":"hologram"},{"type":"text","text":"a"},{"type":"image","source":{"type":"file","value":"f"}}]` + "\n"))
+	if diff := cmp.Diff([]agui.Part{agui.Text("a")}, got); diff != "" || len(dropped) != 2 || err != nil {
+		t.Errorf("error %v, dropped %q (-want +got):\n%s", err, dropped, diff)
 	}
-	for _, in := range []string{"", "text", "{}", `["a"]`, `[{"type":"hologram"}]`} {
-		if _, err := DecodeParts([]byte(in)); err == nil {
+	for _, in := range []string{"", "text", "{}", `["a"]`} {
+		if _, _, err := DecodeParts([]byte(in)); err == nil {
 			t.Errorf("%q was accepted", in)
 		}
 	}
@@ -124,7 +124,7 @@ func FuzzDecode(f *testing.F) {
 				t.Errorf("a message of %d bytes", len(u.Message))
 			}
 		}
-		if parts, err := DecodeParts(raw); err == nil {
+		if parts, _, err := DecodeParts(raw); err == nil {
 			sound(parts)
 		}
 		r, err := DecodeResult(raw)

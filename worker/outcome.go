@@ -90,11 +90,11 @@ func success(spec *catalog.Spec, exit sandbox.Exit) call.Result {
 		}
 		return call.Result{Content: r.Content, Extra: r.Extra, IsError: r.IsError, Error: r.Error, Dropped: r.Dropped}
 	}
-	parts, err := content(spec.Output, exit.Stdout)
+	parts, dropped, err := content(spec.Output, exit.Stdout)
 	if err != nil {
 		return call.Failure(call.KindToolError, "The tool's output is not what it declares: "+err.Error()+".", partial(exit)...)
 	}
-	return call.Result{Content: parts}
+	return call.Result{Content: parts, Dropped: dropped}
 }
 
 // exitCode is the answer of a tool that exited with another code. A result
@@ -115,22 +115,22 @@ func exitCode(exit sandbox.Exit) call.Result {
 }
 
 // content reads stdout as the spec's output says.
-func content(output string, stdout []byte) ([]agui.Part, error) {
+func content(output string, stdout []byte) (parts []agui.Part, dropped []string, err error) {
 	switch output {
 	case "text":
-		return text(strings.ToValidUTF8(string(stdout), "\uFFFD")), nil
+		return text(strings.ToValidUTF8(string(stdout), "\uFFFD")), nil, nil
 	case "json":
 		var b bytes.Buffer
 		if err := json.Compact(&b, stdout); err != nil {
-			return nil, errors.New("not JSON")
+			return nil, nil, errors.New("not JSON")
 		}
-		return text(b.String()), nil
+		return text(b.String()), nil, nil
 	case "parts":
 		return tool.DecodeParts(stdout)
 	case "binary":
-		return []agui.Part{agui.MediaOf(stdout)}, nil
+		return []agui.Part{agui.MediaOf(stdout)}, nil, nil
 	}
-	return auto(stdout), nil
+	return auto(stdout), nil, nil
 }
 
 // auto takes valid UTF-8 as text and anything else as media.

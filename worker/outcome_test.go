@@ -25,6 +25,7 @@ func TestOutcome(t *testing.T) {
 		{"nothing", "auto", sandbox.Exit{Cause: sandbox.CauseExited}, nil, "", ""},
 		{"json is compacted", "json", sandbox.Exit{Cause: sandbox.CauseExited, Stdout: []byte("{ \"a\" : 1 }\n")}, nil, "", `{"a":1}`},
 		{"json that is none", "json", sandbox.Exit{Cause: sandbox.CauseExited, Stdout: []byte("{a")}, nil, call.KindToolError, "{a\nThe tool's output is not what it declares: not JSON."},
+		{"parts, one of no use", "parts", sandbox.Exit{Cause: sandbox.CauseExited, Stdout: []byte(`[{"type":"hologram"},{"type":"text","text":"a"},{"type":"document","source":{"type":"file","value":"f"}}]`)}, nil, "", "a"},
 		{"broken text", "text", sandbox.Exit{Cause: sandbox.CauseExited, Stdout: []byte("a\xffb")}, nil, "", "a\uFFFDb"},
 		{"exit code", "auto", sandbox.Exit{Cause: sandbox.CauseExited, Code: 7, Stdout: []byte("out"), Stderr: []byte("why\n")}, nil, call.KindToolError, "out\nThe tool exited with code 7. It said:\nwhy"},
 		{"result message and exit code", "auto", sandbox.Exit{Cause: sandbox.CauseExited, Code: 1, Result: []byte(`{"type":"result","content":[{"type":"text","text":"said"}],"is_error":false}`)}, nil, call.KindToolError, "said\nThe tool exited with code 1."},
