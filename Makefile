@@ -43,6 +43,10 @@ images: setup ## build the example tools' images into bin/images
 demo: setup images ## start a fleet, call every example, stop it, see that nothing is left
 	@examples/demo.sh
 
+.PHONY: conformance
+conformance: setup images ## the official AG-UI clients against a running fleet, through its doors
+	@dispatch/aguidoor/conformance/run.sh
+
 .PHONY: run
 run: setup images ## the whole fleet in one process, with the example tools; stop it with Ctrl-C
 	@bin/toolfleet up --tools examples/tools --images bin/images

@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that building and testing need, when one of them
-# is missing. On other distributions it checks for what the packages bring.
+# Installs the Debian packages given, or else those that building and testing
+# need, when one of them is missing. On other distributions it checks for what
+# the packages bring.
 set -euo pipefail
 
 # gcc, libc6-dev, libseccomp-dev, pkg-config: runc and the race detector (cgo).
 # busybox-static: the image of the example tool "shell".
 packages=(gcc libc6-dev libseccomp-dev pkg-config busybox-static ca-certificates git)
+(($# == 0)) || packages=("$@")
 
 if ! command -v dpkg-query >/dev/null; then
-	for p in gcc pkg-config busybox git; do
-		command -v "$p" >/dev/null || missing+=("$p")
-	done
-	pkg-config --exists libseccomp 2>/dev/null || missing+=("the libseccomp headers")
+	missing=("$@")
+	if (($# == 0)); then
+		for p in gcc pkg-config busybox git; do
+			command -v "$p" >/dev/null || missing+=("$p")
+		done
+		pkg-config --exists libseccomp 2>/dev/null || missing+=("the libseccomp headers")
+	fi
 	[[ -z ${missing-} ]] && exit 0
 	echo "toolfleet: this is no Debian or Ubuntu; install by hand: ${missing[*]}." >&2
 	exit 1
