@@ -70,6 +70,7 @@ func (h *house) open(t *testing.T, js jetstream.JetStream) {
 	if h.r, err = queue.OpenRegistry(t.Context(), js); err != nil {
 		t.Fatal(err)
 	}
+	h.r.Patience = 0 // the dead are dead
 }
 
 func (h *house) admit(t *testing.T, change func(*catalog.Job)) (results.Ref, catalog.Job) {

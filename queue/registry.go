@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -36,7 +38,22 @@ const (
 
 // Registry is the bucket of living workers: heartbeat 5 s, TTL 15 s. It is
 // safe for concurrent use.
-type Registry struct{ kv jetstream.KeyValue }
+type Registry struct {
+	// Patience is how long after this process reached the server a worker that
+	// is not registered still counts as alive. Entries expire also while the
+	// server is away, and only then do their workers beat again: without
+	// patience every worker would be dead for the moment after an outage, and
+	// what they run given up. [OpenRegistry] sets WorkerTTL; it is not changed
+	// once the registry is in use.
+	Patience time.Duration
+
+	kv jetstream.KeyValue
+	nc *nats.Conn
+
+	mu         sync.Mutex // guards what follows
+	reached    time.Time  // when the server was reached the last time
+	reconnects uint64     // as of then
+}
 
 // OpenRegistry creates or checks the bucket.
 func OpenRegistry(ctx context.Context, js jetstream.JetStream) (*Registry, error) {
@@ -54,7 +71,8 @@ func OpenRegistry(ctx context.Context, js jetstream.JetStream) (*Registry, error
 	if err != nil {
 		return nil, fmt.Errorf("queue: bucket %s: %w", WorkersBucket, err)
 	}
-	return &Registry{kv}, nil
+	nc := js.Conn()
+	return &Registry{Patience: WorkerTTL, kv: kv, nc: nc, reached: time.Now(), reconnects: nc.Stats().Reconnects}, nil
 }
 
 // Run registers a worker, beats until ctx is done, then deletes the entry.
@@ -109,12 +127,15 @@ func (r *Registry) leave(ctx context.Context, w WorkerInfo) error {
 }
 
 // Alive reports whether that incarnation of the worker beats. A worker that
-// was started again is another incarnation, so the old one is dead at once.
+// was started again is another incarnation, so the old one is dead at once. One
+// that is not there is dead unless the registry has to be patient.
 func (r *Registry) Alive(ctx context.Context, id, incarnation string) (bool, error) {
 	e, err := r.kv.Get(ctx, id)
 	switch {
-	case errors.Is(err, jetstream.ErrKeyNotFound), errors.Is(err, jetstream.ErrInvalidKey):
+	case errors.Is(err, jetstream.ErrInvalidKey):
 		return false, nil
+	case errors.Is(err, jetstream.ErrKeyNotFound):
+		return r.patient(), nil
 	case err != nil:
 		return false, fmt.Errorf("queue: look for worker %s: %w", id, err)
 	}
@@ -123,6 +144,16 @@ func (r *Registry) Alive(ctx context.Context, id, incarnation string) (bool, err
 		return false, fmt.Errorf("queue: worker %s: %w", id, err)
 	}
 	return w.Incarnation == incarnation, nil
+}
+
+// patient reports whether a living worker may not have had the time to beat.
+func (r *Registry) patient() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := r.nc.Stats().Reconnects; n != r.reconnects {
+		r.reached, r.reconnects = time.Now(), n
+	}
+	return time.Since(r.reached) < r.Patience
 }
 
 // List lists the living workers.

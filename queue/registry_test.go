@@ -4,7 +4,12 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/toolfleet/toolfleet/internal/natsd"
 	"github.com/toolfleet/toolfleet/internal/natsd/natsdtest"
 	"github.com/toolfleet/toolfleet/queue"
 )
@@ -14,6 +19,7 @@ func TestRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.Patience = 0
 	start := func(incarnation string) (stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		asked := make(chan struct{})
@@ -62,4 +68,39 @@ func awaitAlive(t *testing.T, r *queue.Registry, incarnation string, want bool) 
 			return
 		}
 	}
+}
+
+// TestTheDeadAreKnownAfterAWhile: right after an outage of the server, when no
+// worker can have beaten yet, none is dead.
+func TestTheDeadAreKnownAfterAWhile(t *testing.T) {
+	dir := t.TempDir()
+	s := natsdtest.StartWith(t, natsd.Config{StoreDir: dir, Port: natsd.RandomPort})
+	nc, err := nats.Connect(s.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := queue.OpenRegistry(t.Context(), js)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if alive, err := r.Alive(t.Context(), "w", "1"); err != nil || !alive {
+		t.Errorf("at the start alive is %v: %v", alive, err)
+	}
+	r.Patience = 300 * time.Millisecond
+	awaitAlive(t, r, "1", false)
+
+	addr := nc.ConnectedAddr()
+	back := nc.StatusChanged(nats.CONNECTED)
+	s.Shutdown()
+	restart(t, dir, addr)
+	get(t, back, "the connection")
+	if alive, err := r.Alive(t.Context(), "w", "1"); err != nil || !alive {
+		t.Errorf("after the outage alive is %v: %v", alive, err)
+	}
+	awaitAlive(t, r, "1", false)
 }

@@ -2,6 +2,7 @@ package part
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -20,6 +21,16 @@ type Bus struct {
 	Queue    *queue.Queue
 	Registry *queue.Registry
 	Blobs    *blob.Store
+
+	nc *nats.Conn
+}
+
+// Ready says that the server cannot be reached; nil means that it can.
+func (b *Bus) Ready() error {
+	if !b.nc.IsConnected() {
+		return errors.New("NATS cannot be reached")
+	}
+	return nil
 }
 
 // Dial connects to a NATS server that runs elsewhere, and goes on trying for
@@ -49,7 +60,7 @@ func OpenBus(ctx context.Context, nc *nats.Conn, kinds []string, logger *slog.Lo
 	if err != nil {
 		return nil, fmt.Errorf("jetstream: %w", err)
 	}
-	b := &Bus{}
+	b := &Bus{nc: nc}
 	if b.Log, err = results.Open(ctx, js, results.Options{Kinds: kinds, Log: logger}); err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ type Dispatcher struct {
 // whether the process is ready.
 type Observed struct {
 	Metrics http.Handler
-	Ready   func() error // nil means always
+	Ready   func() error // nil means whenever the bus is
 }
 
 // StartDispatcher binds the doors. Nothing is served before Run.
@@ -61,9 +61,13 @@ func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools []catalog.Spec, m *me
 	if err != nil {
 		return nil, err
 	}
+	ready := o.Ready
+	if ready == nil {
+		ready = bus.Ready
+	}
 	srv, err := httpapi.New(httpapi.Config{
 		Addr: cfg.Listen, TokenFile: cfg.Tokens, PublicURL: cfg.PublicURL, SigningKey: key, Origins: cfg.CORSOrigin,
-		Dispatcher: d, Tools: c, Doors: []httpapi.Door{agui}, Metrics: m, MetricsHandler: o.Metrics, Ready: o.Ready, Logger: logger,
+		Dispatcher: d, Tools: c, Doors: []httpapi.Door{agui}, Metrics: m, MetricsHandler: o.Metrics, Ready: ready, Logger: logger,
 	})
 	if err != nil {
 		return nil, err

@@ -275,7 +275,7 @@ func (w *Worker) Ready() error {
 	case !w.reachable.Load():
 		return errors.New("the worker's runtime cannot be reached")
 	}
-	return nil
+	return w.bus.Ready()
 }
 
 // Observe sets the gauges to what is now. Whoever serves the metrics calls it
