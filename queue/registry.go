@@ -130,12 +130,13 @@ func (r *Registry) leave(ctx context.Context, w WorkerInfo) error {
 // was started again is another incarnation, so the old one is dead at once. One
 // that is not there is dead unless the registry has to be patient.
 func (r *Registry) Alive(ctx context.Context, id, incarnation string) (bool, error) {
+	patient := r.patient()
 	e, err := r.kv.Get(ctx, id)
 	switch {
 	case errors.Is(err, jetstream.ErrInvalidKey):
 		return false, nil
 	case errors.Is(err, jetstream.ErrKeyNotFound):
-		return r.patient(), nil
+		return patient, nil
 	case err != nil:
 		return false, fmt.Errorf("queue: look for worker %s: %w", id, err)
 	}
