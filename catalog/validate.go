@@ -146,7 +146,7 @@ func (v *validator) function(s *Spec) {
 	if !runtimeForm.MatchString(s.Runtime) {
 		v.fault("runtime", "expected a runtime handler such as runc, got %q", cut(s.Runtime))
 	}
-	if !classForm.MatchString(s.Class) {
+	if !ValidClass(s.Class) {
 		v.fault("class", "expected 1 to 63 of a-z, 0-9 and -, got %q", cut(s.Class))
 	}
 }
@@ -253,3 +253,6 @@ func (v *validator) notBuilt(s *Spec) {
 func isObject(raw json.RawMessage) bool {
 	return json.Valid(raw) && bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{"))
 }
+
+// ValidClass reports whether s may name a class of workers: [a-z0-9-]{1,63}.
+func ValidClass(s string) bool { return classForm.MatchString(s) }

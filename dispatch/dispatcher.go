@@ -51,6 +51,10 @@ type Dispatcher struct {
 	// Timeout bounds what one submit or cancel does on the bus; 10 s by
 	// default.
 	Timeout time.Duration
+	// Closed says why no calls are taken now, such as a stop that has begun;
+	// nil, and a nil answer, mean that they are. Known calls can be followed
+	// all the same.
+	Closed func() error
 	// Metrics may be nil.
 	Metrics *metrics.Metrics
 	Logger  *slog.Logger

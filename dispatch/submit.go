@@ -37,6 +37,11 @@ type Ticket struct {
 // Errors: ErrMalformed, ErrConflict, ErrUnavailable. Once it has begun, Submit
 // goes on when ctx is cancelled, so that a call is taken whole or not at all.
 func (d *Dispatcher) Submit(ctx context.Context, c call.Call) (Ticket, error) {
+	if d.Closed != nil {
+		if err := d.Closed(); err != nil {
+			return Ticket{}, &unavailable{busRetry, err}
+		}
+	}
 	ctx, cancel := d.detach(ctx)
 	defer cancel()
 

@@ -12,7 +12,6 @@ import (
 	"github.com/alecthomas/kong"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/cmd/internal/part"
 	"github.com/toolfleet/toolfleet/metrics"
 )
@@ -38,7 +37,7 @@ func main() {
 
 func run(ctx context.Context, cfg config) error {
 	logger := cfg.Logger(os.Stderr)
-	tools, err := catalog.LoadDir(cfg.Tools)
+	tools, err := part.LoadTools(cfg.Tools)
 	if err != nil {
 		return err
 	}
@@ -52,7 +51,7 @@ func run(ctx context.Context, cfg config) error {
 		return err
 	}
 	reg := part.Registry()
-	d, err := part.StartDispatcher(cfg.DispatcherConfig, bus, tools, metrics.New(reg), part.Observed{Metrics: metrics.Handler(reg)}, logger)
+	d, err := part.StartDispatcher(cfg.DispatcherConfig, bus, tools, metrics.New(reg), part.Process{Metrics: metrics.Handler(reg)}, logger)
 	if err != nil {
 		return err
 	}
@@ -61,6 +60,6 @@ func run(ctx context.Context, cfg config) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return bus.Log.Run(gctx) })
 	g.Go(func() error { return d.Run(gctx) })
-	fmt.Printf("ready http=%s nats=%s\n", d.URL(), cfg.NATS)
+	fmt.Printf("ready http=%s nats=%s\n", d.URL(), part.Redacted(cfg.NATS))
 	return g.Wait()
 }

@@ -2,17 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/cmd/internal/part"
 	"github.com/toolfleet/toolfleet/internal/natsd"
 	"github.com/toolfleet/toolfleet/metrics"
@@ -36,7 +37,7 @@ type UpCmd struct {
 // sandboxes and containerd go, and NATS last.
 func (c *UpCmd) Run(ctx context.Context) error {
 	logger := c.Logger(os.Stderr)
-	tools, err := catalog.LoadDir(c.Tools)
+	tools, err := part.LoadTools(c.Tools)
 	if err != nil {
 		return err
 	}
@@ -74,25 +75,32 @@ func (c *UpCmd) Run(ctx context.Context) error {
 
 	reg := part.Registry()
 	m := metrics.New(reg)
-	var hurried atomic.Pointer[part.Worker] // nil until there is a worker
-	ctx, stop := part.Signals(ctx, func() {
-		if w := hurried.Load(); w != nil {
-			w.Hurry()
-		}
-	})
-	defer stop()
-	worker, err := part.StartWorker(ctx, c.WorkerConfig, bus, tools, m, logger)
-	if err != nil {
-		return err
-	}
-	defer worker.Close(ctx)
-	hurried.Store(worker)
-	dispatcher, err := part.StartDispatcher(c.DispatcherConfig, bus, tools, m, part.Observed{
-		Metrics: part.Observing(metrics.Handler(reg), worker.Observe), Ready: worker.Ready,
+	// The doors are bound before the worker starts, which takes seconds: a
+	// taken port is told at once. They are served when there is a worker.
+	var worker atomic.Pointer[part.Worker]
+	dispatcher, err := part.StartDispatcher(c.DispatcherConfig, bus, tools, m, part.Process{
+		Metrics: part.Observing(metrics.Handler(reg), func(ctx context.Context) { worker.Load().Observe(ctx) }),
+		Ready:   func() error { return worker.Load().Ready() },
+		// The doors close after the worker has drained. Whoever waits then waits
+		// for the next start.
+		Closed: func() error { return worker.Load().Stopping() },
+		Drain:  doorsDrain,
 	}, logger)
 	if err != nil {
 		return err
 	}
+	ctx, stop := part.Signals(ctx, func() {
+		if w := worker.Load(); w != nil {
+			w.Hurry()
+		}
+	})
+	defer stop()
+	w, err := part.StartWorker(ctx, c.WorkerConfig, bus, tools, m, logger)
+	if err != nil {
+		return errors.Join(err, dispatcher.Close())
+	}
+	defer w.Close(ctx)
+	worker.Store(w)
 
 	doors, closeDoors := context.WithCancel(context.WithoutCancel(ctx))
 	defer closeDoors()
@@ -107,7 +115,7 @@ func (c *UpCmd) Run(ctx context.Context) error {
 	defer unlinkDoors()
 	g.Go(func() error {
 		defer closeDoors()
-		return worker.Run(gctx)
+		return w.Run(gctx)
 	})
 	g.Go(func() error {
 		defer endFollow()
@@ -118,10 +126,19 @@ func (c *UpCmd) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
+// doorsDrain is how long the doors of a stopping fleet stay open once its
+// worker has drained: time to hand out the last results.
+const doorsDrain = time.Second
+
+// hostPort reads --nats-listen. The embedded server knows no passwords, and who
+// reaches it can do all that the fleet can, so it listens on loopback only.
 func hostPort(address string) (string, int, error) {
 	host, p, err := net.SplitHostPort(address)
 	if err != nil {
 		return "", 0, fmt.Errorf("nats-listen: %w", err)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return "", 0, fmt.Errorf("nats-listen: %s is beyond loopback, and the embedded NATS server has no authentication; run a NATS server of your own and bin/dispatcher and bin/worker with --nats", address)
 	}
 	port, err := strconv.ParseUint(p, 10, 16)
 	if err != nil {

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"sync/atomic"
@@ -13,7 +14,6 @@ import (
 	"github.com/alecthomas/kong"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/cmd/internal/part"
 	"github.com/toolfleet/toolfleet/metrics"
 	"github.com/toolfleet/toolfleet/results"
@@ -41,7 +41,7 @@ func main() {
 
 func run(ctx context.Context, cfg config) error {
 	logger := cfg.Logger(os.Stderr)
-	tools, err := catalog.LoadDir(cfg.Tools)
+	tools, err := part.LoadTools(cfg.Tools)
 	if err != nil {
 		return err
 	}
@@ -50,6 +50,13 @@ func run(ctx context.Context, cfg config) error {
 		return err
 	}
 	defer unlock()
+	var health net.Listener
+	if cfg.Listen != "" {
+		if health, err = part.Listen(ctx, cfg.Listen); err != nil {
+			return err
+		}
+		defer health.Close()
+	}
 	nc, err := part.Dial(cfg.NATS, logger)
 	if err != nil {
 		return err
@@ -81,17 +88,17 @@ func run(ctx context.Context, cfg config) error {
 	work, drain := context.WithCancel(ctx)
 	defer context.AfterFunc(gctx, drain)()
 	g.Go(func() error { return bus.Log.Run(gctx) })
-	if cfg.Listen != "" {
+	if health != nil {
 		mux := http.NewServeMux()
 		mux.Handle("GET /metrics", part.Observing(metrics.Handler(reg), w.Observe))
 		mux.Handle("GET /healthz", part.Healthy(nil))
 		mux.Handle("GET /readyz", part.Healthy(w.Ready))
-		g.Go(func() error { return part.Serve(gctx, cfg.Listen, mux, logger) })
+		g.Go(func() error { return part.Serve(gctx, health, mux, logger) })
 	}
 	g.Go(func() error {
 		defer end()
 		return w.Run(work)
 	})
-	fmt.Printf("ready nats=%s worker=%s\n", cfg.NATS, w.ID())
+	fmt.Printf("ready nats=%s worker=%s\n", part.Redacted(cfg.NATS), w.ID())
 	return g.Wait()
 }

@@ -156,6 +156,9 @@ func (r *Runtime) pull(ctx context.Context, ref string) (images.Image, error) {
 	if err != nil {
 		return images.Image{}, fmt.Errorf("%w: %q is not an image reference: %w", sandbox.ErrImage, ref, err)
 	}
+	if !namesRegistry(ref) {
+		return images.Image{}, fmt.Errorf("%w: %s is not in the local store and names no registry; import its archive (--images), or write the registry's host into the reference", sandbox.ErrImage, ref)
+	}
 	resolver := docker.NewResolver(docker.ResolverOptions{
 		Hosts: docker.ConfigureDefaultRegistries(docker.WithPlainHTTP(docker.MatchLocalhost)),
 	})
@@ -168,6 +171,15 @@ func (r *Runtime) pull(ctx context.Context, ref string) (images.Image, error) {
 		return images.Image{}, pullError(named.String(), err)
 	}
 	return img.Metadata(), nil
+}
+
+// namesRegistry reports whether a reference says where to pull from. Others are
+// never completed with a public registry, as is the custom: a name like
+// local/tool:1 belongs to somebody there, and what they put under it would run
+// here in place of the image that nobody imported.
+func namesRegistry(ref string) bool {
+	host, _, found := strings.Cut(ref, "/")
+	return found && (host == "localhost" || strings.ContainsAny(host, ".:"))
 }
 
 // pullError tells a registry's refusal, which is the image's fault, from a

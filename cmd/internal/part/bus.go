@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -35,8 +37,8 @@ func (b *Bus) Ready() error {
 
 // Dial connects to a NATS server that runs elsewhere, and goes on trying for
 // ever once it was reached: running calls outlive an absent server.
-func Dial(url string, logger *slog.Logger) (*nats.Conn, error) {
-	nc, err := nats.Connect(url,
+func Dial(urls string, logger *slog.Logger) (*nats.Conn, error) {
+	nc, err := nats.Connect(urls,
 		nats.Name("toolfleet"),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(500*time.Millisecond),
@@ -48,9 +50,23 @@ func Dial(url string, logger *slog.Logger) (*nats.Conn, error) {
 		nats.ReconnectHandler(func(*nats.Conn) { logger.Info("NATS is back") }),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("no NATS server at %s: %w", url, err)
+		return nil, fmt.Errorf("no NATS server at %s: %w", Redacted(urls), err)
 	}
 	return nc, nil
+}
+
+// Redacted is a server's URL, or a list of them, without its passwords.
+func Redacted(urls string) string {
+	list := strings.Split(urls, ",")
+	for i, raw := range list {
+		if u, err := url.Parse(strings.TrimSpace(raw)); err == nil && u.User != nil {
+			u.User = url.User("xxxxx") // a name alone is a token
+			list[i] = u.String()
+		} else if err != nil {
+			list[i] = "an unreadable URL"
+		}
+	}
+	return strings.Join(list, ",")
 }
 
 // OpenBus creates or checks the streams and buckets. kinds are the events that

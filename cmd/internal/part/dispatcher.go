@@ -25,6 +25,7 @@ type DispatcherConfig struct {
 	SigningKey string `help:"File with the key that signs media URLs, at least 32 bytes, the same for all dispatchers; without it URLs end with the process." type:"path" env:"TOOLFLEET_SIGNING_KEY"`
 	PublicURL  string `help:"Base of the URLs that clients fetch media from; default: the address." env:"TOOLFLEET_PUBLIC_URL"`
 
+	Agents     string   `help:"File of the AG-UI agents that the gateway leads to (docs/agui.md); without it there is no gateway." type:"path" env:"TOOLFLEET_AGENTS"`
 	CORSOrigin []string `name:"cors-origin" help:"Origins whose pages may use the AG-UI door from a browser, such as https://app.example; none by default." env:"TOOLFLEET_CORS_ORIGIN"`
 }
 
@@ -34,15 +35,20 @@ type Dispatcher struct {
 	keeper *keeper.Keeper
 }
 
-// Observed is what a dispatcher shows beside its own: the page of metrics, and
-// whether the process is ready.
-type Observed struct {
+// Process is what a dispatcher is told by the process around it.
+type Process struct {
+	// Metrics serves the page of metrics.
 	Metrics http.Handler
-	Ready   func() error // nil means whenever the bus is
+	// Ready says why the process is not ready; nil means whenever the bus is.
+	Ready func() error
+	// Closed says why no calls are taken; nil means that they are.
+	Closed func() error
+	// Drain is how long requests may go on at a stop; 0 means 10 s.
+	Drain time.Duration
 }
 
 // StartDispatcher binds the doors. Nothing is served before Run.
-func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools []catalog.Spec, m *metrics.Metrics, o Observed, logger *slog.Logger) (*Dispatcher, error) {
+func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools []catalog.Spec, m *metrics.Metrics, p Process, logger *slog.Logger) (*Dispatcher, error) {
 	c, err := catalog.New(tools)
 	if err != nil {
 		return nil, err
@@ -56,18 +62,24 @@ func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools []catalog.Spec, m *me
 			return nil, fmt.Errorf("signing key: %w", err)
 		}
 	}
-	d := &dispatch.Dispatcher{Log: bus.Log, Queue: bus.Queue, Catalog: c, Blobs: bus.Blobs, Metrics: m, Logger: logger}
-	agui, err := aguidoor.New(aguidoor.Config{Dispatcher: d, Tools: c, Metrics: m, Logger: logger})
+	d := &dispatch.Dispatcher{Log: bus.Log, Queue: bus.Queue, Catalog: c, Blobs: bus.Blobs, Closed: p.Closed, Metrics: m, Logger: logger}
+	var agents []aguidoor.Agent
+	if cfg.Agents != "" {
+		if agents, err = aguidoor.ReadAgents(cfg.Agents); err != nil {
+			return nil, err
+		}
+	}
+	agui, err := aguidoor.New(aguidoor.Config{Dispatcher: d, Tools: c, Agents: agents, Metrics: m, Logger: logger})
 	if err != nil {
 		return nil, err
 	}
-	ready := o.Ready
+	ready := p.Ready
 	if ready == nil {
 		ready = bus.Ready
 	}
 	srv, err := httpapi.New(httpapi.Config{
 		Addr: cfg.Listen, TokenFile: cfg.Tokens, PublicURL: cfg.PublicURL, SigningKey: key, Origins: cfg.CORSOrigin,
-		Dispatcher: d, Tools: c, Doors: []httpapi.Door{agui}, Metrics: m, MetricsHandler: o.Metrics, Ready: ready, Logger: logger,
+		Dispatcher: d, Tools: c, Doors: []httpapi.Door{agui}, Metrics: m, MetricsHandler: p.Metrics, Drain: p.Drain, Ready: ready, Logger: logger,
 	})
 	if err != nil {
 		return nil, err
@@ -94,6 +106,9 @@ func checkHorizon(tools []catalog.Spec) error {
 
 // URL is where the doors are.
 func (d *Dispatcher) URL() string { return d.http.URL() }
+
+// Close gives the address back when Run is not going to be called.
+func (d *Dispatcher) Close() error { return d.http.Close() }
 
 // Run serves and keeps house until ctx is done, then lets requests finish.
 func (d *Dispatcher) Run(ctx context.Context) error {

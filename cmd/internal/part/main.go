@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -18,6 +20,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"sigs.k8s.io/yaml"
+
+	"github.com/toolfleet/toolfleet/catalog"
 )
 
 // LogConfig says how a part logs: to standard error, as text or JSON.
@@ -46,9 +50,42 @@ func YAML(r io.Reader) (kong.Resolver, error) {
 	if err := yaml.UnmarshalStrict(raw, &values); err != nil {
 		return nil, fmt.Errorf("configuration file: %w", err)
 	}
-	return kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-		return values[flag.Name], nil
-	}), nil
+	return resolver(values), nil
+}
+
+// resolver answers for flags with what a file says.
+type resolver map[string]any
+
+// Validate refuses a key that names no flag: a misspelt setting must not be
+// taken in silence.
+func (r resolver) Validate(app *kong.Application) error {
+	known := map[string]bool{}
+	_ = kong.Visit(app, func(node kong.Visitable, next kong.Next) error { // the visitor below never fails
+		if flag, ok := node.(*kong.Flag); ok {
+			known[flag.Name] = true
+		}
+		return next(nil)
+	})
+	for _, key := range slices.Sorted(maps.Keys(r)) {
+		if !known[key] {
+			return fmt.Errorf("configuration file: %q is no flag", key)
+		}
+	}
+	return nil
+}
+
+// Resolve implements [kong.Resolver].
+func (r resolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	return r[flag.Name], nil
+}
+
+// LoadTools loads the specifications under dir; there must be some.
+func LoadTools(dir string) ([]catalog.Spec, error) {
+	tools, err := catalog.LoadDir(dir)
+	if err == nil && len(tools) == 0 {
+		err = fmt.Errorf("no tool.yaml or *.tool.yaml is in %s; name the directory of your tools with --tools", dir)
+	}
+	return tools, err
 }
 
 // Signals returns a context that ends at the first SIGTERM or SIGINT, and calls
@@ -78,13 +115,18 @@ func Signals(parent context.Context, hurry func()) (ctx context.Context, stop fu
 	}
 }
 
-// Serve serves h on address until ctx is done. It is for a worker's health and
-// metrics; the dispatcher's doors have a server of their own.
-func Serve(ctx context.Context, address string, h http.Handler, logger *slog.Logger) error {
+// Listen takes an address, so that a taken one is told before anything starts.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
-		return fmt.Errorf("cannot listen on %s: %w", address, err)
+		return nil, fmt.Errorf("cannot listen on %s; name another address with --listen: %w", address, err)
 	}
+	return l, nil
+}
+
+// Serve serves h on l until ctx is done. It is for a worker's health and
+// metrics; the dispatcher's doors have a server of their own.
+func Serve(ctx context.Context, l net.Listener, h http.Handler, logger *slog.Logger) error {
 	srv := &http.Server{
 		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),

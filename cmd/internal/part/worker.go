@@ -57,9 +57,12 @@ type Worker struct {
 // StartWorker makes everything a worker needs before it takes calls: its
 // containerd, a host swept of what a predecessor left, the images, the pool.
 // Close must be called when the error is nil.
-func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools []catalog.Spec, m *metrics.Metrics, logger *slog.Logger) (w *Worker, err error) {
+func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools []catalog.Spec, m *metrics.Metrics, logger *slog.Logger) (*Worker, error) {
 	if cfg.Slots < 0 || cfg.Drain < 0 || cfg.Drain > longestDrain {
 		return nil, fmt.Errorf("slots must not be negative, and drain must be between 0 and %s", longestDrain)
+	}
+	if !catalog.ValidClass(cfg.Class) {
+		return nil, fmt.Errorf("%q cannot be a class of calls", cfg.Class)
 	}
 	if cfg.Slots == 0 {
 		cfg.Slots = 2 * runtime.NumCPU()
@@ -67,19 +70,16 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools []catalo
 	if err := containerd.Preflight(cfg.State); err != nil {
 		return nil, err
 	}
-	w = &Worker{cfg: cfg, bus: bus, tools: tools, metrics: m, logger: logger, started: time.Now()}
+	w := &Worker{cfg: cfg, bus: bus, tools: tools, metrics: m, logger: logger, started: time.Now()}
+	var err error
 	if w.self, err = Identity(cfg.State); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			w.Close(ctx)
-		}
-	}()
-	if err := w.startRuntime(ctx); err != nil {
-		return nil, err
+	if err = w.startRuntime(ctx); err == nil {
+		err = w.importImages(ctx)
 	}
-	if err := w.importImages(ctx); err != nil {
+	if err != nil {
+		w.Close(ctx)
 		return nil, err
 	}
 	w.pool = sandbox.NewPool(sandbox.PoolConfig{Runtime: w.runtime, Prefix: w.self.ID, Logger: logger, OnStart: w.startedSandbox})
@@ -188,7 +188,10 @@ func (w *Worker) importImages(ctx context.Context) error {
 func (w *Worker) Run(ctx context.Context) error {
 	after, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	defer context.AfterFunc(ctx, func() { w.draining.Store(true) })()
+	defer context.AfterFunc(ctx, func() {
+		w.draining.Store(true)
+		w.logger.Info("stopping: running calls may finish; a second signal hurries", "running", w.server.Busy(), "drain", w.cfg.Drain)
+	})()
 	g, gctx := errgroup.WithContext(after)
 	g.Go(func() error { return w.pool.Run(gctx) })
 	g.Go(func() error { return w.bus.Registry.Run(gctx, w.info) })
@@ -267,12 +270,20 @@ func (w *Worker) startedSandbox(s sandbox.PoolStart) {
 	}
 }
 
+// Stopping is an error once the worker was told to stop.
+func (w *Worker) Stopping() error {
+	if w.draining.Load() {
+		return errors.New("the worker is stopping")
+	}
+	return nil
+}
+
 // Ready says why the worker takes no calls; nil means that it does.
 func (w *Worker) Ready() error {
-	switch {
-	case w.draining.Load():
-		return errors.New("the worker is stopping")
-	case !w.reachable.Load():
+	if err := w.Stopping(); err != nil {
+		return err
+	}
+	if !w.reachable.Load() {
 		return errors.New("the worker's runtime cannot be reached")
 	}
 	return w.bus.Ready()
