@@ -6,7 +6,7 @@ SHELL       := bash
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
 
-# PKG narrows test, lint and bench; RUN picks tests by name.
+# PKG narrows test, lint and fuzz; RUN picks tests by name.
 PKG ?= ./...
 RUN ?= .
 FUZZTIME ?= 20s
@@ -61,9 +61,9 @@ bench: setup images ## measure calls against bare containers, as `name value` li
 	@bin/toolfleet bench
 
 .PHONY: fuzz
-fuzz: ## run every fuzz target for FUZZTIME (20s)
-	@for dir in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
-		for target in $$(grep -rhoP --include='*_test.go' '^func \KFuzz\w+' "$$dir"/*_test.go); do \
+fuzz: ## run every fuzz target of PKG for FUZZTIME (20s)
+	@for dir in $$(go list -f '{{.Dir}}' $(PKG)); do \
+		for target in $$(grep -rhoP --include='*_test.go' '^func \KFuzz\w+' "$$dir"/*.go); do \
 			echo "fuzz: $$dir $$target"; \
 			go test -run='^$$' -fuzz="^$$target\$$" -fuzztime=$(FUZZTIME) "$$dir"; \
 		done; \

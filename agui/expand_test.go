@@ -236,7 +236,7 @@ func TestAssembleIsBounded(t *testing.T) {
 }
 
 // FuzzStream holds that no stream of bytes makes the stages panic, and that
-// what they accept is told the same way twice.
+// what they accept is told the same way twice and can be passed on.
 func FuzzStream(f *testing.F) {
 	f.Add(`{"type":"RUN_STARTED","threadId":"t","runId":"r"}
 {"type":"TOOL_CALL_CHUNK","toolCallId":"a","toolCallName":"n","delta":"{"}
@@ -263,8 +263,38 @@ func FuzzStream(f *testing.F) {
 		}
 		first, err := assemble(events)
 		second, err2 := assemble(events)
+		replay(t, events)
 		if diff := cmp.Diff(first, second); diff != "" || (err == nil) != (err2 == nil) {
 			t.Errorf("%v, %v (-first +second):\n%s", err, err2, diff)
 		}
 	})
+}
+
+// replay holds what else is made of the events of a stream: they can be
+// encoded, also for older peers, and a thread follows them.
+func replay(t *testing.T, events []Event) {
+	expanded, _ := expand(events)
+	thread := NewThread(RunAgentInput{})
+	for _, e := range expanded {
+		down, _ := Downgrade(e)
+		for _, e := range []Event{e, down} {
+			raw, err := Encode(e)
+			if err != nil {
+				t.Fatalf("%#v was decoded and cannot be encoded: %v", e, err)
+			}
+			if _, _, err := Decode(raw); err != nil {
+				t.Fatalf("%s: %v", raw, err)
+			}
+		}
+		if _, err := thread.Add(e); err != nil {
+			return
+		}
+	}
+	raw, err := json.Marshal(RunAgentInput{ThreadID: "t", RunID: "r", Messages: thread.Messages(), State: thread.State()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := DecodeInput(raw); err != nil {
+		t.Fatalf("%s: %v", raw, err)
+	}
 }

@@ -155,3 +155,23 @@ func TestApplyPatchRefuses(t *testing.T) {
 		}
 	}
 }
+
+// FuzzApplyPatch holds that no patch makes it panic or write what is no JSON,
+// and that a document that cannot be patched is the caller's still.
+func FuzzApplyPatch(f *testing.F) {
+	f.Add([]byte(`{"a":[1]}`), []byte(`[{"op":"add","path":"/a/-","value":2}]`))
+	f.Fuzz(func(t *testing.T, doc, patch []byte) {
+		var ops []PatchOp
+		if json.Unmarshal(patch, &ops) != nil || !json.Valid(doc) {
+			return
+		}
+		before := string(doc)
+		got, err := ApplyPatch(doc, ops)
+		if string(doc) != before {
+			t.Error("the document was changed in place")
+		}
+		if err == nil && !json.Valid(got) {
+			t.Errorf("%s with %s is %s", doc, patch, got)
+		}
+	})
+}
