@@ -286,3 +286,15 @@ func TestListImages(t *testing.T) {
 	}
 	t.Errorf("no %s in %v", testImage, found)
 }
+
+// TestNoRegistryIsImplied asks for images that nobody imported by names that
+// custom would complete with a public registry, where anybody may own them.
+func TestNoRegistryIsImplied(t *testing.T) {
+	rt := open(t, "implied")
+	for _, ref := range []string{"local/nobody-imported-this:1", "nobody-imported-this", "a/b/c:1"} {
+		_, err := rt.Ensure(t.Context(), ref, "missing")
+		if !errors.Is(err, sandbox.ErrImage) || !strings.Contains(err.Error(), "names no registry") {
+			t.Errorf("%s: %v", ref, err)
+		}
+	}
+}
