@@ -90,6 +90,17 @@ func (t *Thread) Messages() []Message {
 	return out
 }
 
+// CarrierOf is the id of the message that carries a call: its parent, or the
+// message that was made for it where it names none, or none that can carry it.
+// It is "" for a call that the thread does not know.
+func (t *Thread) CarrierOf(toolCallID string) string {
+	c := t.calls[toolCallID]
+	if c == nil {
+		return ""
+	}
+	return c.in.m.MessageID()
+}
+
 // State is the thread's state now; nil reads as {}.
 func (t *Thread) State() json.RawMessage { return t.state }
 
@@ -251,7 +262,10 @@ func (t *Thread) text(o Other) error {
 	e := t.byID[id]
 	switch {
 	case e == nil && id == "":
-		if e = t.lanes[lane]; e == nil {
+		if e = t.lanes[lane]; e == nil && o.subagent() == "" {
+			e = t.lanes[string(o.Type)] // the only one that is open
+		}
+		if e == nil {
 			return nil
 		}
 	case e == nil:
@@ -261,7 +275,7 @@ func (t *Thread) text(o Other) error {
 		e = t.push(opened(o, isReasoning, id))
 	}
 	if strings.HasSuffix(string(o.Type), "_CHUNK") {
-		t.lanes[lane] = e
+		t.lanes[lane], t.lanes[string(o.Type)] = e, e
 	}
 	e.said = true
 	e.text.WriteString(delta)

@@ -78,6 +78,18 @@ func (c *calls) of(tc agui.ToolCall) call.Call {
 	}
 }
 
+// begin starts a call, or meets it.
+func (c *calls) begin(tc agui.ToolCall) {
+	x := &execution{call: c.of(tc), submitted: make(chan struct{})}
+	c.known[tc.ID] = x
+	c.open++
+	c.running.Go(func() {
+		if err := c.follow(x); err != nil {
+			c.send(callEvent{x: x, err: err})
+		}
+	})
+}
+
 // beginAll submits calls side by side before it follows them, so that a fleet
 // that cannot take them now can be told apart while there is no stream yet. A
 // call that was taken although another one was not goes on: the client sends
@@ -125,6 +137,16 @@ func (c *calls) submit(cl call.Call) submitted {
 		return submitted{refusal: &refusal}
 	}
 	return submitted{ref: t.Ref, err: err}
+}
+
+// follow takes a call from its submit to its result.
+func (c *calls) follow(x *execution) error {
+	s := c.submit(x.call)
+	close(x.submitted)
+	if s.err != nil {
+		return s.err
+	}
+	return c.show(x, s)
 }
 
 // show sends what there is to see of a call.

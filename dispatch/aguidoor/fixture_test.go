@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,9 +18,11 @@ import (
 
 	"github.com/toolfleet/toolfleet/agui"
 	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/dispatch/aguidoor"
 	"github.com/toolfleet/toolfleet/dispatch/dispatchtest"
 	"github.com/toolfleet/toolfleet/dispatch/httpapi"
+	"github.com/toolfleet/toolfleet/results"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -295,6 +299,16 @@ func (s *stream) wantSuccess(pending ...string) {
 	}
 }
 
+// wantError checks that the run ended with RUN_ERROR.
+func (s *stream) wantError(code string) agui.RunError {
+	s.t.Helper()
+	e, ok := s.last().(agui.RunError)
+	if !ok || e.Code != code || e.Message == "" {
+		s.t.Fatalf("want RUN_ERROR %s:\n%s", code, strings.Join(s.raw, "\n"))
+	}
+	return e
+}
+
 // echo answers with its arguments.
 func echo(_ context.Context, r *dispatchtest.Running) call.Result {
 	r.Update("one", 1)
@@ -322,4 +336,33 @@ func fleet(t *testing.T, more map[string]dispatchtest.Tool) *dispatchtest.Fleet 
 	replace(t, f, names...)
 	f.Work(t, tools)
 	return f
+}
+
+// calls are those that the fleet knows.
+func calls(t *testing.T, f *dispatchtest.Fleet) []results.Summary {
+	t.Helper()
+	list, err := f.List(t.Context(), call.DefaultTenant, results.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// specs are the tools of the fleet.
+func specs(f *dispatchtest.Fleet) []catalog.Spec {
+	var list []catalog.Spec
+	for _, s := range f.Catalog.List(call.DefaultTenant) {
+		list = append(list, *s)
+	}
+	return list
+}
+
+// tokens writes a token file.
+func tokens(t *testing.T, lines ...string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(name, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"github.com/toolfleet/toolfleet/agui"
@@ -22,14 +23,8 @@ func (d *Door) run(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	var mine []agui.ToolCall
-	for _, c := range agui.PendingCalls(in.Messages) {
-		if !in.Advertises(c.Name) {
-			mine = append(mine, c)
-		}
-	}
-	if len(mine) > d.config.MaxCalls {
-		problem.Write(w, http.StatusBadRequest, fmt.Sprintf("The messages leave %d calls unanswered; one run takes %d.", len(mine), d.config.MaxCalls))
+	mine, ok := d.bounded(w, agui.PendingCalls(in.Messages), func(c agui.ToolCall) bool { return !in.Advertises(c.Name) })
+	if !ok {
 		return
 	}
 	s, err := d.open(r, in)
@@ -46,6 +41,17 @@ func (d *Door) run(w http.ResponseWriter, r *http.Request) {
 		err = s.answer()
 	}
 	s.end(s.finished(), err)
+}
+
+// bounded returns the calls that are ours, or answers the request when they are
+// too many.
+func (d *Door) bounded(w http.ResponseWriter, list []agui.ToolCall, ours func(agui.ToolCall) bool) ([]agui.ToolCall, bool) {
+	mine := slices.DeleteFunc(list, func(c agui.ToolCall) bool { return !ours(c) })
+	if len(mine) > d.config.MaxCalls {
+		problem.Write(w, http.StatusBadRequest, fmt.Sprintf("The messages leave %d calls unanswered; one run takes %d.", len(mine), d.config.MaxCalls))
+		return nil, false
+	}
+	return mine, true
 }
 
 // decode reads the input, or answers the request.

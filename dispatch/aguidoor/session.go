@@ -2,6 +2,7 @@ package aguidoor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -115,6 +116,8 @@ func (s *session) next(upstream <-chan upstreamEvent, take func(upstreamEvent) e
 type runError struct {
 	code    string
 	message string
+	// usage is what an agent says of its run.
+	usage json.RawMessage
 	// cause is for the log.
 	cause error
 }
@@ -151,18 +154,18 @@ func (s *session) end(last agui.Event, err error) {
 	case s.ctx.Err() != nil && errors.Is(context.Cause(s.ctx), context.Canceled):
 		return // the client went away
 	case s.ctx.Err() != nil:
-		why = &runError{codeShutdown, "The server is shutting down. The calls of the run go on: send the same messages again under a new runId.", nil}
+		why = &runError{code: codeShutdown, message: "The server is shutting down. The calls of the run go on: send the same messages again under a new runId."}
 	case errors.As(err, &why):
 		s.door.config.Logger.Info("a run ended with an error", "code", why.code, "error", err)
 	case errors.Is(err, dispatch.ErrUnavailable):
 		s.door.config.Logger.Warn("a run was cut", "error", err)
-		why = &runError{codeUnavailable, "The fleet cannot go on with the run now. Calls that were taken go on: send the same messages again under a new runId.", nil}
+		why = &runError{code: codeUnavailable, message: "The fleet cannot go on with the run now. Calls that were taken go on: send the same messages again under a new runId."}
 	default:
 		s.door.config.Logger.Error("a run failed", "error", err)
-		why = &runError{codeInternal, "The fleet failed to go on with the run. Calls that were taken go on: send the same messages again under a new runId.", nil}
+		why = &runError{code: codeInternal, message: "The fleet failed to go on with the run. Calls that were taken go on: send the same messages again under a new runId."}
 	}
 	// The client may be gone all the same, and there is nobody to tell.
-	_ = s.out.send(agui.RunError{Message: why.message, Code: why.code})
+	_ = s.out.send(agui.RunError{Message: why.message, Code: why.code, Usage: why.usage})
 }
 
 // finished is the end of a run that did what it was for, or that was stopped.
@@ -175,6 +178,3 @@ func (s *session) finished() agui.RunFinished {
 	}
 	return f
 }
-
-// upstreamEvent is what the agent behind a gateway says.
-type upstreamEvent struct{}
