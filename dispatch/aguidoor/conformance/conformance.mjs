@@ -10,6 +10,7 @@ import { startFleet, stopFleet } from './fleet.mjs';
 import { gatewayScenarios } from './gateway.mjs';
 import { check, summary } from './report.mjs';
 import { scenarios } from './scenarios.mjs';
+import { blind } from './selftest.mjs';
 import { startUpstream } from './upstream.mjs';
 import { recorded, verdicts } from './verdicts.mjs';
 
@@ -17,8 +18,8 @@ const words = process.argv.slice(2);
 
 const upstream = await startUpstream();
 const fleet = await startFleet(upstream.url).catch(async (error) => {
-  await upstream.stop();
-  throw error;
+  console.log(`conformance: ${error.message}`);
+  process.exit(1);
 });
 // A second signal finds no handler, and ends the process.
 let interrupted = false;
@@ -46,7 +47,11 @@ try {
     await all(client, doors[1], gatewayScenarios);
     await all(client, { name: '/v1/calls' }, callScenarios);
   }
-  if (words.length === 0) check('verdicts', 'what is recorded of the client for package agui is true', await recorded() === await verdicts(), 'record it again: node verdicts.mjs');
+  if (words.length === 0) {
+    const missed = await blind();
+    check('checks', 'they notice what is wrong', missed.length === 0, missed);
+    check('verdicts', 'what is recorded of the client for package agui is true', await recorded() === await verdicts(), 'record it again: node verdicts.mjs');
+  }
 } finally {
   const faults = await stopFleet(fleet);
   await upstream.stop();

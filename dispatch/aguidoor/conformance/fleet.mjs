@@ -6,6 +6,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
+// origin is where pages may come from.
+const origin = 'https://app.example';
 const startWithin = 120_000;
 const stopWithin = 90_000;
 
@@ -20,10 +22,10 @@ export async function startFleet(upstream) {
     const agents = join(state, 'agents.yaml');
     await writeFile(agents, agentsFile(upstream));
     const child = spawn(join(root, 'bin/toolfleet'), [
-      'up', '--state', state, '--tools', tools, '--images', join(root, 'bin/images'),
-      '--listen', '127.0.0.1:0', '--nats-listen', '127.0.0.1:0',
+      'up', '--state', state, '--tools', tools, '--images', join(root, 'bin/images'), '--agents', agents,
+      '--cors-origin', origin, '--listen', '127.0.0.1:0', '--nats-listen', '127.0.0.1:0',
     ], { stdio: ['ignore', 'pipe', 'pipe'] });
-    const fleet = { state, child, url: '', log: '' };
+    const fleet = { state, child, origin, url: '', log: '' };
     child.stderr.on('data', (chunk) => { fleet.log = (fleet.log + chunk).slice(-20_000); });
     fleet.ended = new Promise((resolve) => child.once('close', (code, signal) => resolve(signal ?? code)));
     fleet.url = await ready(fleet);

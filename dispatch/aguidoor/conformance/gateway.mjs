@@ -3,7 +3,7 @@
 import { isDeepStrictEqual } from 'node:util';
 
 import { assistant, doors, through } from './doors.mjs';
-import { run, sound, text } from './scenarios.mjs';
+import { metaExecution, run, sound, text } from './scenarios.mjs';
 
 const [direct, gateway] = doors;
 
@@ -35,6 +35,26 @@ export const gatewayScenarios = {
     sound(t, done);
     t.check('its results pass, file sources and all', thread.calls.every((c) => isDeepStrictEqual(done.result(c.id)?.content, t.client.legacy ? text(c.content) : c.content)), JSON.stringify(done.results));
     t.check('nothing is left pending', !done.last.outcome?.pendingToolCallIds && t.upstream.inputsOf(thread.threadId).length === 1);
+  },
+
+  async 'a result in the middle of a chunked message'(t) {
+    const thread = gateway.thread([['word-count', { text: 'a' }]], { does: 'talk' });
+    const done = await run(t, thread);
+    t.check('does not break the message', done.messages.some((m) => m.role === 'assistant' && m.content === 'while it runs, I talk'), JSON.stringify(done.messages));
+  },
+
+  async 'a call that is opened again'(t) {
+    const thread = gateway.thread([['slow-dice', {}]], { does: 'reopen' });
+    const done = await run(t, thread);
+    const result = done.result(thread.calls[0].id);
+    t.check('runs once, and says so', result?.metadata?.['toolfleet.reopened'] === true && result.metadata[metaExecution].attempt === 1, JSON.stringify(result));
+  },
+
+  async 'a call that is opened again under another name'(t) {
+    const thread = gateway.thread([['slow-dice', {}]], { does: 'reopen', as: { tool: 'dice' } });
+    const done = await through(gateway, t.fleet, t.client, thread);
+    sound(t, done);
+    t.check('is refused, with the field named', /toolCallName/.test(done.runError?.message), JSON.stringify(done.last));
   },
 
   async 'calls met in the stream, and later in a history'(t) {

@@ -264,6 +264,18 @@ export const scenarios = {
     t.check('meets a running call too', same(...both.map((done) => done.result(slow.calls[0].id))), both.map((done) => JSON.stringify(done.results)));
   },
 
+  async 'browser'(t) {
+    const ask = (origin) => fetch(t.door.url(t.fleet), {
+      method: 'OPTIONS',
+      headers: { Origin: origin, 'Access-Control-Request-Method': 'POST', 'Access-Control-Request-Headers': 'content-type,authorization' },
+    });
+    const [ours, theirs] = await Promise.all([ask(t.fleet.origin), ask('https://elsewhere.example')]);
+    const allowed = (name) => (ours.headers.get(`access-control-allow-${name}`) ?? '').toLowerCase();
+    t.check('a page of an allowed origin may ask', ours.ok && allowed('origin') === t.fleet.origin && allowed('methods').includes('post') && ['content-type', 'authorization'].every((h) => allowed('headers').includes(h)),
+      JSON.stringify([ours.status, ...ours.headers]));
+    t.check('a page from elsewhere may not', theirs.headers.get('access-control-allow-origin') === null, JSON.stringify([...theirs.headers]));
+  },
+
   async 'reconnect'(t) {
     const thread = t.door.thread([['slow-dice', {}]]);
     const [call] = thread.calls;

@@ -67,13 +67,13 @@ const scripts = {
   // call proposes the script's calls and, once they are answered, says so.
   call(run) {
     const answered = answers(run).map((m) => m.toolCallId);
-    const open = run.script.calls.filter((c) => !answered.includes(c.id));
     if (answered.length === 0) {
       propose(run);
+      finish(run, run.script.calls.map((c) => c.id));
     } else {
       speak(run, `answered: ${answered.join(' ')}`);
+      finish(run);
     }
-    finish(run, answered.length === 0 ? open.map((c) => c.id) : []);
   },
 
   // own runs a tool of its own, and answers it in the stream.
@@ -92,6 +92,32 @@ const scripts = {
     speak(run, 'much said');
     run.say({ type: 'STEP_FINISHED', stepName: 'thinking' });
     finish(run);
+  },
+
+  // talk goes on talking, chunk by chunk, while a call of it is run. The pause is
+  // long enough for the result to come in the middle of the message.
+  async talk(run) {
+    if (answers(run).length === 0) {
+      propose(run);
+      run.say({ type: 'TEXT_MESSAGE_CHUNK', messageId: `talk-${run.input.runId}`, role: 'assistant', delta: 'while it runs, ' });
+      await new Promise((resolve) => setTimeout(resolve, 800));
+      run.say({ type: 'TEXT_MESSAGE_CHUNK', delta: 'I talk' });
+      finish(run, run.script.calls.map((c) => c.id));
+    } else {
+      scripts.call(run);
+    }
+  },
+
+  // reopen opens a call again that it has closed, as it may, or under another
+  // name, as it may not.
+  reopen(run) {
+    if (answers(run).length === 0) {
+      propose(run);
+      propose(run, run.script.calls.map((c) => ({ ...c, ...run.script.as })));
+      finish(run, run.script.calls.map((c) => c.id));
+    } else {
+      scripts.call(run);
+    }
   },
 
   // loop never has enough.
