@@ -1,9 +1,11 @@
 package agui
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 )
 
 // Bounds on one event from outside.
@@ -134,10 +136,12 @@ func (r *reader) event(data []byte) Event {
 	if r.err != nil {
 		return nil
 	}
-	if !isString(members["type"]) || json.Unmarshal(members["type"], &r.typ) != nil || r.typ == "" {
+	name, ok := unquote(members["type"])
+	if !ok || name == "" {
 		r.malformed("type", "expected the name of an event type")
 		return nil
 	}
+	r.typ = EventType(name)
 	if shape, ok := shapes[r.typ]; ok {
 		return r.typed(shape, members, data)
 	}
@@ -160,8 +164,12 @@ func (r *reader) whole(data []byte, most int) (members map[string]json.RawMessag
 		r.malformed("", "is %d bytes long, and at most %d are allowed", len(data), most)
 	case tooDeep(data):
 		r.malformed("", "is nested deeper than %d levels", MaxDepth)
-	case json.Unmarshal(data, &members) != nil || members == nil:
+	case !json.Valid(data):
 		r.malformed("", "expected a JSON object")
+	default:
+		if members = split(data); members == nil {
+			r.malformed("", "expected a JSON object")
+		}
 	}
 	return members
 }
@@ -172,6 +180,9 @@ func (r *reader) typed(shape shape, members map[string]json.RawMessage, data []b
 	changed := r.strip("", shape.members, members)
 	if r.err != nil {
 		return nil
+	}
+	if ev := r.generated(members); ev != nil {
+		return ev
 	}
 	// Objects that may be of a type nobody knows yet are read on their own.
 	var parts []Part
@@ -212,6 +223,46 @@ func (r *reader) typed(shape shape, members map[string]json.RawMessage, data []b
 	return ev
 }
 
+// generated reads the events that generate a call, of which a stream has
+// thousands; nil for all others.
+func (r *reader) generated(members map[string]json.RawMessage) Event {
+	text := func(name string) string { return r.text(name, members[name]) }
+	optional := func(name string) *string {
+		if members[name] == nil {
+			return nil
+		}
+		s := text(name)
+		return &s
+	}
+	switch r.typ {
+	case TypeToolCallStart:
+		return ToolCallStart{r.base(members), text("toolCallId"), text("toolCallName"), text("parentMessageId")}
+	case TypeToolCallArgs:
+		return ToolCallArgs{r.base(members), text("toolCallId"), text("delta")}
+	case TypeToolCallEnd:
+		return ToolCallEnd{r.base(members), text("toolCallId")}
+	case TypeToolCallChunk:
+		return ToolCallChunk{r.base(members), optional("toolCallId"), optional("toolCallName"), optional("parentMessageId"), optional("delta")}
+	}
+	return nil
+}
+
+// base reads the members that every event may have.
+func (r *reader) base(members map[string]json.RawMessage) (b Base) {
+	b.SubagentRunID = r.text("subagentRunId", members["subagentRunId"])
+	b.RawEvent = bytes.Clone(members["rawEvent"])
+	if raw := members["timestamp"]; raw != nil {
+		n, _ := strconv.ParseInt(string(raw), 10, 64) // its kind was checked
+		b.Timestamp = &n
+	}
+	if raw := members["metadata"]; raw != nil {
+		if err := json.Unmarshal(raw, &b.Metadata); err != nil {
+			r.malformed("metadata", "%v", err)
+		}
+	}
+	return b
+}
+
 // check compares the members of an object with what they must be.
 func (r *reader) check(path string, known []member, members map[string]json.RawMessage) {
 	for _, m := range known {
@@ -250,8 +301,8 @@ func unknown(known []member, members map[string]json.RawMessage) (names []string
 // that type's members and strips the rest. It reports false for a type that the
 // protocol does not know.
 func (r *reader) variant(path string, of map[string][]member, members map[string]json.RawMessage) bool {
-	var typ string
-	if !isString(members["type"]) || json.Unmarshal(members["type"], &typ) != nil {
+	typ, ok := unquote(members["type"])
+	if !ok {
 		r.malformed(path+"type", "expected a string")
 		return true
 	}

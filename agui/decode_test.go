@@ -205,6 +205,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add([]byte(`{"type":"TOOL_CALL_RESULT","messageId":"m","toolCallId":"c","content":[{"type":"image","source":{"type":"cloud"}}],"x":1}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		checkSplit(t, data)
 		ev, _, err := Decode(data)
 		if err != nil || ev == nil {
 			return
@@ -224,4 +225,26 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("%s became %s, %v", raw, raw2, err)
 		}
 	})
+}
+
+// checkSplit holds split against encoding/json.
+func checkSplit(t *testing.T, data []byte) {
+	t.Helper()
+	got := split(data)
+	var want map[string]json.RawMessage
+	if json.Unmarshal(data, &want) != nil {
+		return // it must not panic
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%q (-encoding/json +split):\n%s", data, diff)
+	}
+}
+
+func TestSplit(t *testing.T) {
+	for _, in := range []string{
+		`{}`, ` { } `, `{"a":1}`, "\n{\t\"a\" : -1.5e3 , \"b\":true,\"c\":null\r}", `{"a":{"b":[1,{"c":"}]"}]},"d":[]}`,
+		`{"a":"\\","b":"\"","\u0061":2,"a\"b":3}`, `{"é\ud800":"\u2028"}`, "{\"\xff\":\"\xff\"}", `null`, `[]`, `"a"`, `7`, ``, `{`, `{"a"`, `{"a":`, `{"a":"b`, `{"a":[1`, `{,}`, `{"a":}`, `{"a" 1}`, "{\"a\":\"\\",
+	} {
+		checkSplit(t, []byte(in))
+	}
 }

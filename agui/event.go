@@ -253,15 +253,9 @@ func (o Other) EventType() EventType { return o.Type }
 // subagent is the event's attribution, or "".
 func (o Other) subagent() string { return o.member("subagentRunId") }
 
-// member is the text of one of the event's members, or "". A map is asked and
-// no struct, which would take a name that differs in case.
+// member is the text of one of the event's members, or "".
 func (o Other) member(name string) string {
-	var (
-		members map[string]json.RawMessage
-		text    string
-	)
-	_ = json.Unmarshal(o.JSON, &members)
-	_ = json.Unmarshal(members[name], &text)
+	text, _ := unquote(split(o.JSON)[name])
 	return text
 }
 

@@ -337,9 +337,9 @@ func (r *reader) text(path string, raw json.RawMessage) string {
 	if raw == nil {
 		return ""
 	}
-	var s string
-	if err := json.Unmarshal(raw, &s); err != nil {
-		r.malformed(path, "%v", err)
+	s, ok := unquote(raw)
+	if !ok {
+		r.malformed(path, "expected a string")
 	}
 	return s
 }

@@ -240,9 +240,7 @@ func (t *Thread) other(o Other) ([]Warning, error) {
 	case "MESSAGES_SNAPSHOT":
 		return t.snapshot(o)
 	case "STATE_SNAPSHOT":
-		var members map[string]json.RawMessage
-		_ = json.Unmarshal(o.JSON, &members)
-		if s := members["snapshot"]; s != nil && string(s) != "null" {
+		if s := split(o.JSON)["snapshot"]; s != nil && string(s) != "null" {
 			t.state = s
 		}
 	case "STATE_DELTA":
@@ -326,8 +324,7 @@ func (t *Thread) encrypted(o Other) error {
 // is not in it but for reasoning, which stays behind the message it followed.
 func (t *Thread) snapshot(o Other) ([]Warning, error) {
 	r := reader{typ: o.Type}
-	var members map[string]json.RawMessage
-	_ = json.Unmarshal(o.JSON, &members)
+	members := split(o.JSON)
 	if !isListOfObjects(members["messages"]) {
 		r.malformed("messages", "expected a list of objects")
 		return nil, r.err

@@ -1,7 +1,6 @@
 package agui
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 )
@@ -380,12 +379,12 @@ func (v *Verifier) other(e Other) string {
 	if !ok {
 		return ""
 	}
-	var members map[string]json.RawMessage
-	var name string
-	if json.Unmarshal(e.JSON, &members) != nil || json.Unmarshal(members[pair.member], &name) != nil {
+	members := split(e.JSON)
+	name, ok := unquote(members[pair.member])
+	if !ok {
 		return "the " + pair.member + " is missing"
 	}
-	subagent := e.subagent()
+	subagent, _ := unquote(members["subagentRunId"])
 	key := item{what: pair.what, name: name}
 	if pair.what == "step" {
 		key.owner = subagent // steps balance for each owner
@@ -431,8 +430,8 @@ func (v *Verifier) encrypted(e Other) string {
 // is pending until its TOOL_CALL_RESULT.
 func (v *Verifier) restated(e Other) string {
 	r := reader{typ: e.Type}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(e.JSON, &members) != nil || !isListOfObjects(members["messages"]) {
+	members := split(e.JSON)
+	if !isListOfObjects(members["messages"]) {
 		return "messages is not a list of objects"
 	}
 	messages := r.messages("messages", members["messages"])
