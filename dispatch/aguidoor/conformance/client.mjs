@@ -36,6 +36,9 @@ export async function takeComplaints() {
   return taken;
 }
 
+// A run that takes longer than this does not end by itself.
+const patience = 120_000;
+
 let runs = 0;
 
 // nextId makes ids that no other thread or run of this process has.
@@ -55,7 +58,7 @@ export async function run({ client, url, thread, tools = [], during = () => {} }
   const input = { threadId: thread.threadId, runId, messages: structuredClone(thread.messages) };
   const agent = new client.Agent({ url, threadId: thread.threadId, initialMessages: structuredClone(thread.messages), fetch: tapped(frames, seen) });
   const done = {
-    client, input, agent, frames, seen, runId, error: null, finished: null, runError: null, delivered: [],
+    client, input, agent, frames, seen, runId, late: false, error: null, finished: null, runError: null, delivered: [],
     get events() { return frames.filter((f) => f.event).map((f) => f.event); },
     of(type) { return this.events.filter((e) => e.type === type); },
     get results() { return this.of('TOOL_CALL_RESULT'); },
@@ -65,6 +68,10 @@ export async function run({ client, url, thread, tools = [], during = () => {} }
     get messages() { return agent.messages; },
   };
   await takeComplaints();
+  const limit = setTimeout(() => {
+    done.late = true;
+    agent.abortRun();
+  }, patience);
   try {
     await agent.runAgent({ runId, tools }, {
       onEvent: ({ event }) => {
@@ -76,6 +83,8 @@ export async function run({ client, url, thread, tools = [], during = () => {} }
     });
   } catch (error) {
     done.error = error;
+  } finally {
+    clearTimeout(limit);
   }
   done.complaints = await takeComplaints();
   return done;
@@ -84,6 +93,7 @@ export async function run({ client, url, thread, tools = [], during = () => {} }
 // unsound lists everything that no run may have, whatever it is about.
 export function unsound(done) {
   const faults = [...done.complaints];
+  if (done.late) faults.push(`the run does not end within ${patience / 1000} s`);
   if (done.error) faults.push(`the client rejects the run: ${done.error.message}`);
   if (done.seen.status !== 200) faults.push(`HTTP status ${done.seen.status}`);
   if (done.seen.type?.split(';')[0] !== 'text/event-stream') faults.push(`content type ${done.seen.type}`);
