@@ -251,16 +251,21 @@ func (t *Thread) other(o Other) ([]Warning, error) {
 
 // text opens a message, or adds to one; a chunk does both.
 func (t *Thread) text(o Other) error {
+	members := split(o.JSON)
+	member := func(name string) string {
+		text, _ := unquote(members[name])
+		return text
+	}
 	isReasoning := strings.HasPrefix(string(o.Type), "REASONING")
-	lane, delta := o.subagent(), o.member("delta")
+	id, lane, delta := member("messageId"), member("subagentRunId"), member("delta")
+	isTagged := lane != ""
 	if isReasoning {
 		lane = "reasoning " + lane
 	}
-	id := o.member("messageId")
 	e := t.byID[id]
 	switch {
 	case e == nil && id == "":
-		if e = t.lanes[lane]; e == nil && o.subagent() == "" {
+		if e = t.lanes[lane]; e == nil && !isTagged {
 			e = t.lanes[string(o.Type)] // the only one that is open
 		}
 		if e == nil {
@@ -270,7 +275,7 @@ func (t *Thread) text(o Other) error {
 		if err := t.grow(entrySize + len(id)); err != nil {
 			return err
 		}
-		e = t.push(opened(o, isReasoning, id))
+		e = t.push(opened(member, isReasoning))
 	}
 	if strings.HasSuffix(string(o.Type), "_CHUNK") {
 		t.lanes[lane], t.lanes[string(o.Type)] = e, e
@@ -280,14 +285,14 @@ func (t *Thread) text(o Other) error {
 	return t.grow(len(delta))
 }
 
-// opened makes the message that an event opens.
-func opened(o Other, isReasoning bool, id string) Message {
-	base := MessageBase{ID: id, SubagentRunID: o.subagent()}
+// opened makes the message that an event with these members opens.
+func opened(member func(string) string, isReasoning bool) Message {
+	base := MessageBase{ID: member("messageId"), SubagentRunID: member("subagentRunId")}
 	if isReasoning {
 		return ReasoningMessage{MessageBase: base}
 	}
-	name := o.member("name")
-	switch Role(o.member("role")) {
+	name := member("name")
+	switch Role(member("role")) {
 	case RoleUser:
 		return UserMessage{MessageBase: base, Name: name}
 	case RoleSystem:

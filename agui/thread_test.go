@@ -2,7 +2,6 @@ package agui
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -96,14 +95,22 @@ func TestThreadKeepsState(t *testing.T) {
 }
 
 func TestThreadIsBounded(t *testing.T) {
-	thread := NewThread(RunAgentInput{})
-	piece := strings.Repeat("x", 1<<20)
-	var err error
-	for i := 0; err == nil && i < 100; i++ {
-		_, err = thread.Add(other(fmt.Sprintf(`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":%q}`, piece)))
-	}
-	if err == nil {
-		t.Error("100 MiB were added")
+	for name, e := range map[string]Event{
+		"text":      other(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"` + strings.Repeat("x", 10_000) + `"}`),
+		"arguments": ToolCallArgs{ToolCallID: "c", Delta: strings.Repeat("x", 10_000)},
+		"metadata":  ToolCallEnd{ToolCallID: "c", Base: Base{Metadata: Metadata{"k": json.RawMessage(strings.Repeat("1", 10_000))}}},
+		"a result":  ToolCallResult{MessageID: "r", ToolCallID: "c", Content: Content{Parts: []Part{Text(strings.Repeat("x", 10_000))}}},
+		"a history": other(`{"type":"MESSAGES_SNAPSHOT","messages":[{"id":"u","role":"user","content":"` + strings.Repeat("x", 10_000) + `"}]}`),
+	} {
+		thread, _ := follow(t, RunAgentInput{Messages: []Message{assistant("m", "c")}})
+		thread.size = maxThread - 10_000
+		_, err := thread.Add(e)
+		for i := 0; err == nil && i < 2; i++ {
+			_, err = thread.Add(e)
+		}
+		if err == nil {
+			t.Errorf("%s: more was kept than is allowed", name)
+		}
 	}
 }
 
