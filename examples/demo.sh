@@ -6,13 +6,26 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 
 state=$(mktemp -d "${TMPDIR:-/tmp}/toolfleet-demo.XXXXXX")
-fleet=
+fleet= calling=
 stop() {
 	[[ -z $fleet ]] && return
 	kill -TERM "$fleet" 2>/dev/null
 	wait "$fleet"
 }
 trap 'stop; rm -rf "$state"' EXIT
+
+# An interrupt ends the demo at once. Every program runs in the background and
+# is waited for, since a shell hears nothing while one runs in the foreground.
+# Two signals tell the fleet not to drain.
+interrupted() {
+	trap '' INT TERM
+	echo "demo: interrupted; stopping the fleet" >&2
+	[[ -z $calling ]] || { kill -KILL "$calling" && wait "$calling"; } 2>/dev/null
+	[[ -z $fleet ]] || kill -INT "$fleet" 2>/dev/null
+	exit "$1"
+}
+trap 'interrupted 130' INT
+trap 'interrupted 143' TERM
 
 fail() {
 	echo "demo: $1" >&2
@@ -37,7 +50,10 @@ call() {
 	shift 3
 	printf "\n\$ toolfleet call %s --args '%s'\n" "$tool" "$args"
 	# The progress goes to the terminal while it happens, the result after it.
-	bin/toolfleet call "$tool" --args "$args" "$@" >"$state/result" || code=$?
+	bin/toolfleet call "$tool" --args "$args" "$@" >"$state/result" &
+	calling=$!
+	wait "$calling" || code=$?
+	calling=
 	if (($(wc -l <"$state/result") > 12)); then
 		head -n 3 "$state/result" | cut -c 1-100
 		echo "…"
