@@ -111,6 +111,23 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+func TestResultWithoutContentIsAnEmptyList(t *testing.T) {
+	raw, err := json.Marshal(map[string]any{"value": Result{CallID: "<c>"}, "pointer": &Result{IsError: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"pointer":{"content":[],"is_error":true},"value":{"call_id":"\u003cc\u003e","content":[],"is_error":false}}`
+	if string(raw) != want {
+		t.Errorf("got  %s\nwant %s", raw, want)
+	}
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(Result{CallID: "<c>"}); err != nil || !strings.Contains(b.String(), `"<c>"`) {
+		t.Errorf("an encoder that escapes nothing wrote %s, %v", b.String(), err)
+	}
+}
+
 func TestResultEventRoundTrip(t *testing.T) {
 	code := 3
 	image := agui.Media(agui.PartImage, agui.Source{Type: agui.SourceURL, Value: "u"})

@@ -1,6 +1,7 @@
 package call
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -26,6 +27,22 @@ type Result struct {
 	// Dropped says why parts that the tool sent are in neither list. It is for
 	// the worker's log and does not travel.
 	Dropped []string `json:"-"`
+}
+
+// MarshalJSON writes the result. The list of parts is never null: a reader in
+// another language takes its length without a thought.
+func (r Result) MarshalJSON() ([]byte, error) {
+	if r.Content == nil {
+		r.Content = []agui.Part{}
+	}
+	type plain Result
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // whether that is wanted is for the encoder around this one
+	if err := enc.Encode(plain(r)); err != nil {
+		return nil, fmt.Errorf("call: result: %w", err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // Error is the machine's half of an error result; the readable half is in the
