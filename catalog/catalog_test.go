@@ -3,6 +3,7 @@ package catalog
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -146,6 +147,24 @@ func TestUnknownToolSuggestsTheNearest(t *testing.T) {
 	_, r = newCatalog(t).Check(aCall("x"), "{}", time.Now())
 	if !strings.HasSuffix(r.Content[0].Text, "No tools are available.") {
 		t.Errorf("text = %q", r.Content[0].Text)
+	}
+}
+
+// The tools on offer are in an order that a reader can follow: what the name
+// may have meant, then the alphabet; never the order of edit distances alone.
+func TestSuggestionsAreInOrder(t *testing.T) {
+	names := []string{"word-count", "chart", "countdown", "flaky", "shell", "word-counts", "archive"}
+	for name, want := range map[string]string{
+		"word_count": "word-count word-counts archive chart countdown flaky shell",
+		"Charts":     "chart archive countdown flaky shell word-count word-counts",
+		"no-such":    "archive chart countdown flaky shell word-count word-counts",
+	} {
+		for range 3 {
+			if got := strings.Join(suggest(name, names, maxSuggestions), " "); got != want {
+				t.Errorf("%s: got %q, want %q", name, got, want)
+			}
+			slices.Reverse(names) // whatever order they come in
+		}
 	}
 }
 

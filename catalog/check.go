@@ -93,7 +93,7 @@ func (c *Catalog) unknown(tenant, name string) string {
 		}
 	}
 	sentence := fmt.Sprintf("There is no tool %q; the call was not run.", cut(name))
-	near := nearest(name, names, maxSuggestions)
+	near := suggest(name, names, maxSuggestions)
 	switch {
 	case len(near) == 0:
 		return sentence + " No tools are available."

@@ -94,7 +94,9 @@ func TestParseFaults(t *testing.T) {
 	for _, tt := range []struct{ name, yaml, want string }{
 		{"empty", "", "is empty; expected a tool"},
 		{"comment", "# nothing\n", "is empty; expected a tool"},
-		{"syntax", "a: [\n", "yaml: "},
+		{"syntax", "a: [\n", "1: is not YAML: "},
+		{"syntax further down", minimal + "warm: {min: 1\nuser: 1\n", ": is not YAML: "},
+		{"a colon too many", strings.Replace(minimal, "name: t", "name: t: u", 1), "3: is not YAML: "},
 		{"not a mapping", "- a\n", "is a list; expected a tool"},
 		{"two documents", minimal + "---\n" + minimal, "holds more than one document"},
 		{"unknown field", minimal + "parametres: {}\n", "7: parametres: unknown field; did you mean parameters?"},

@@ -9,7 +9,27 @@ import (
 // maxSuggestions is the largest number of names offered for a wrong one.
 const maxSuggestions = 10
 
-// nearest returns at most n of names, the closest to name first.
+// suggest returns at most n of names to offer for a wrong one: those that it
+// resembles, the closest first, then others in the order of the alphabet. A
+// model that picks the first of the list picks the best guess, and the rest
+// reads like a list.
+func suggest(name string, names []string, n int) []string {
+	near := nearest(name, names, n)
+	like := 0
+	for like < len(near) && resembles(name, near[like]) {
+		like++
+	}
+	slices.Sort(near[like:])
+	return near
+}
+
+// resembles reports whether at most a third of name is wrong in candidate.
+func resembles(name, candidate string) bool {
+	return 3*distance(strings.ToLower(cut(name)), strings.ToLower(candidate)) <= max(len(cut(name)), len(candidate))
+}
+
+// nearest returns at most n of names, the closest to name first, and of equally
+// close ones the first in the alphabet.
 func nearest(name string, names []string, n int) []string {
 	type scored struct {
 		name string

@@ -9,7 +9,9 @@ import (
 	"io"
 	"math"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -43,7 +45,7 @@ func (d *decoder) fault(n *yaml.Node, field, format string, args ...any) {
 func Parse(data []byte) (Spec, error) {
 	root, err := parseYAML(data)
 	if err != nil {
-		return Spec{}, Problems{{Message: err.Error()}}
+		return Spec{}, Problems{syntaxProblem(err)}
 	}
 	d := decoder{lines: map[string]int{}}
 	// Defaults come first, so that a value that is written down is judged as
@@ -68,6 +70,25 @@ func Parse(data []byte) (Spec, error) {
 		return Spec{}, d.problems
 	}
 	return s, nil
+}
+
+// syntaxError is how the YAML library tells where a file is no YAML.
+var syntaxError = regexp.MustCompile(`^yaml: line ([0-9]{1,9}): `)
+
+// syntaxProblem is a fault of the file as a whole. The library has no other
+// way to give the line than in its text; where it gives none, or should it say
+// it otherwise one day, the text is kept as it is.
+func syntaxProblem(err error) Problem {
+	text := err.Error()
+	m := syntaxError.FindStringSubmatch(text)
+	if m == nil {
+		return Problem{Message: text}
+	}
+	line, err := strconv.Atoi(m[1])
+	if err != nil {
+		return Problem{Message: text}
+	}
+	return Problem{Line: line, Message: "is not YAML: " + strings.TrimPrefix(text, m[0])}
 }
 
 // parseYAML reads exactly one document, whose root is a mapping.
