@@ -22,6 +22,8 @@ type State struct {
 	// Cancel is the reason of a cancel, nil when there was none.
 	Cancel *string
 	Result *call.Result
+	// Ended is when the result was written; zero while there is none.
+	Ended time.Time
 	// LastSeq is the sequence of the last event of the log.
 	LastSeq uint64
 }
@@ -70,6 +72,7 @@ func (s *State) take(e Entry) (err error) {
 		err = value(e.Data, nameCancel, &c)
 		s.Cancel = &c.Reason
 	case KindResult:
+		s.Ended = e.Time
 		s.Result, err = resultOf(e)
 	}
 	return err

@@ -26,6 +26,9 @@ func TestSubmitWaitsForTheResult(t *testing.T) {
 		if want := "/v1/calls/" + got.ID; a.Header.Get("Location") != want {
 			t.Errorf("%s: location %q", name, a.Header.Get("Location"))
 		}
+		if got.Ended.Before(got.Admitted) || got.Ended.IsZero() {
+			t.Errorf("%s: ended %v, admitted %v", name, got.Ended, got.Admitted)
+		}
 		if strings.Contains(a.Body, "is_error") || strings.Contains(a.Body, "nonce") {
 			t.Errorf("%s: not this door's spelling: %s", name, a.Body)
 		}

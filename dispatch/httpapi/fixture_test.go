@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -121,13 +122,15 @@ func (d *door) call(status int, path, body string, header ...string) callBody {
 
 // callBody is a call as a client reads it.
 type callBody struct {
-	ID         string `json:"id"`
-	ToolCallID string `json:"toolCallId"`
-	ThreadID   string `json:"threadId"`
-	RunID      string `json:"runId"`
-	Tool       string `json:"tool"`
-	Status     string `json:"status"`
-	Cancelling bool   `json:"cancelling"`
+	ID         string    `json:"id"`
+	ToolCallID string    `json:"toolCallId"`
+	ThreadID   string    `json:"threadId"`
+	RunID      string    `json:"runId"`
+	Tool       string    `json:"tool"`
+	Status     string    `json:"status"`
+	Cancelling bool      `json:"cancelling"`
+	Admitted   time.Time `json:"admitted"`
+	Ended      time.Time `json:"ended"`
 	Result     *struct {
 		Content   []agui.Part `json:"content"`
 		IsError   bool        `json:"isError"`

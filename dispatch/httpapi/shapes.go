@@ -27,6 +27,7 @@ type callView struct {
 	Tool       string      `json:"tool"`
 	Status     call.Status `json:"status" enum:"queued,starting,running,succeeded,failed,timed_out,cancelled,refused,interrupted"`
 	Admitted   time.Time   `json:"admitted"`
+	Ended      *time.Time  `json:"ended,omitempty"`
 	Attempts   int         `json:"attempts,omitempty" doc:"How often a worker has taken the call."`
 	Cancelling bool        `json:"cancelling,omitempty" doc:"A cancel was asked for and the call has not ended yet."`
 	Result     *resultView `json:"result,omitempty" doc:"There when the call has ended."`
@@ -89,6 +90,8 @@ func (s *Server) viewCall(ctx context.Context, ref results.Ref, st dispatch.Stan
 		Cancelling: st.Cancel != nil && st.Result == nil,
 	}
 	if st.Result != nil {
+		ended := st.Ended.UTC()
+		v.Ended = &ended
 		v.Result = viewResult(*st.Result, ref, dispatch.CallerOf(ctx).BlobURL)
 	}
 	return v
