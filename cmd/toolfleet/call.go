@@ -52,7 +52,7 @@ type CallCmd struct {
 }
 
 // Run makes the call and follows it. The first interrupt cancels the call and
-// waits for its result; the second leaves it running.
+// waits for its result; the second stops waiting for it.
 func (c *CallCmd) Run(ctx context.Context, term *terminal) error {
 	fleet, err := c.fleet()
 	if err != nil {
@@ -74,9 +74,12 @@ func (c *CallCmd) Run(ctx context.Context, term *terminal) error {
 	}
 
 	view := newView(c.ViewFlags, term, fleet)
-	ctx, keys := onInterrupt(ctx, fleet, term)
-	defer keys.stop()
-	err = fleet.Call(ctx, req, keys.know, view.visit)
+	following, keys := onInterrupt(ctx, fleet, term)
+	err = fleet.Call(following, req, func(id string) {
+		keys.know(id)
+		view.id = id
+	}, view.visit)
+	keys.stop()
 	keys.lost(err)
 	return view.end(ctx, err)
 }

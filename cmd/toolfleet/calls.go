@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -86,13 +87,17 @@ func tableLine(w io.Writer, raw json.RawMessage) error {
 	if l.Ended != nil {
 		took = l.Ended.Sub(l.Admitted).Round(time.Millisecond).String()
 	}
-	kind := oneLine(string(l.Kind))
-	if kind == "" {
-		kind = "-"
-	}
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", oneLine(l.ID), oneLine(l.Tool), oneLine(string(l.Status)), kind,
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", oneLine(l.ID), oneLine(l.Tool), oneLine(string(l.Status)), kindWord(l.Kind),
 		l.Admitted.Local().Format(time.DateTime), took)
 	return nil
+}
+
+// kindWord is how a call failed, or a dash.
+func kindWord(k call.Kind) string {
+	if k == "" {
+		return "-"
+	}
+	return oneLine(string(k))
 }
 
 // CallsShowCmd shows a call.
@@ -128,11 +133,17 @@ func (c *CallsShowCmd) Run(ctx context.Context, term *terminal) error {
 	if v.Cancelling {
 		status += ", being cancelled"
 	}
+	ended := "-"
+	if v.Ended != nil {
+		ended = fmt.Sprintf("%s, after %s", v.Ended.Local().Format(time.DateTime), v.Ended.Sub(v.Admitted).Round(time.Millisecond))
+	}
 	w := tabwriter.NewWriter(term.err, 0, 0, 2, ' ', 0)
 	for _, row := range [][2]string{
 		{"tool", v.Tool},
 		{"status", status},
+		{"kind", kindWord(v.Kind())},
 		{"admitted", v.Admitted.Local().Format(time.DateTime)},
+		{"ended", ended},
 		{"attempts", strconv.Itoa(v.Attempts)},
 		{"thread", v.ThreadID},
 		{"run", v.RunID},
@@ -165,7 +176,12 @@ func (c *CallsFollowCmd) Run(ctx context.Context, term *terminal) error {
 		return err
 	}
 	view := newView(c.ViewFlags, term, fleet)
-	return view.end(ctx, fleet.Follow(ctx, id, view.visit))
+	view.id = id
+	err = fleet.Follow(ctx, id, view.visit)
+	if errors.Is(err, client.ErrLost) {
+		tellLost(term, id)
+	}
+	return view.end(ctx, err)
 }
 
 // CallsCancelCmd cancels a call.
@@ -175,7 +191,7 @@ type CallsCancelCmd struct {
 }
 
 // Run asks for the end of the call. Its result follows; this does not wait
-// for it.
+// for it. A call that has ended is told as it is.
 func (c *CallsCancelCmd) Run(ctx context.Context, term *terminal) error {
 	id, err := callID(c.ID)
 	if err != nil {
@@ -185,10 +201,18 @@ func (c *CallsCancelCmd) Run(ctx context.Context, term *terminal) error {
 	if err != nil {
 		return err
 	}
-	if err := fleet.Delete(ctx, "/v1/calls/"+id, nil); err != nil {
+	var v client.Call
+	if err := fleet.Delete(ctx, "/v1/calls/"+id, &v); err != nil {
 		return err
 	}
-	fmt.Fprintln(term.err, "cancelling", id)
+	switch {
+	case v.Status == call.StatusCancelled: // by this cancel or an earlier one
+		fmt.Fprintln(term.err, "cancelled", id)
+	case v.Status.Ended():
+		fmt.Fprintf(term.err, "not cancelled: %s has ended already (%s)\n", id, oneLine(string(v.Status)))
+	default:
+		fmt.Fprintln(term.err, "cancelling", id)
+	}
 	return nil
 }
 
@@ -196,7 +220,7 @@ func (c *CallsCancelCmd) Run(ctx context.Context, term *terminal) error {
 func callID(id string) (string, error) {
 	key, err := call.ParseKey(id)
 	if err != nil {
-		return "", usageError{err}
+		return "", usagef("%w; `toolfleet calls list` shows the ids", err)
 	}
 	return string(key), nil
 }

@@ -55,7 +55,7 @@ func (c *DoctorCmd) Run(term *terminal) error {
 	if findErr != nil {
 		problems = append(problems, findErr.Error())
 	}
-	if err := containerd.Preflight(existing(c.State)); err != nil && len(problems) == 0 {
+	if err := checkState(c.State); err != nil {
 		problems = append(problems, err.Error())
 	}
 	for _, s := range h.Warnings {
@@ -69,6 +69,21 @@ func (c *DoctorCmd) Run(term *terminal) error {
 	}
 	fmt.Fprintln(term.out, "a fleet can run here")
 	return nil
+}
+
+// checkState says why `up` could not keep its state in dir. Where dir is not
+// there, the place that it would be made in is looked at, with a directory that
+// is gone when this returns: nothing else tells whether one can be made there.
+func checkState(dir string) error {
+	near := existing(dir)
+	if err := containerd.CheckStateDir(near); err != nil {
+		return err
+	}
+	probe, err := os.MkdirTemp(near, ".toolfleet-doctor-")
+	if err != nil {
+		return fmt.Errorf("nothing can be written to the state directory: %w; choose another with --state", err)
+	}
+	return os.Remove(probe)
 }
 
 // existing is dir or the nearest directory above it that is there: looking at

@@ -37,6 +37,9 @@ type ImageBuildCmd struct {
 
 // Run builds the image and prints its name and digest.
 func (c *ImageBuildCmd) Run(ctx context.Context, term *terminal) error {
+	if info, err := os.Stat(filepath.Dir(c.Output)); c.Output != "" && (err != nil || !info.IsDir()) {
+		return usagef("there is no directory %s to write the archive to; make it first", filepath.Dir(c.Output))
+	}
 	recipe := image.Recipe{Add: c.Add, Link: c.Link}
 	if gofiles, err := filepath.Glob(filepath.Join(c.Source, "*.go")); err != nil {
 		return usageError{err}
@@ -69,7 +72,7 @@ func (c *ImageBuildCmd) deliver(ctx context.Context, img v1.Image) (err error) {
 	}
 	f, err := os.CreateTemp(dir, ".toolfleet-image-*")
 	if err != nil {
-		return err
+		return fmt.Errorf("write the archive: %w", err)
 	}
 	name := f.Name()
 	defer func() {

@@ -20,10 +20,11 @@ type hanging struct {
 	streaming chan struct{} // closed when the call runs
 	cancelled chan struct{} // closed when it was cancelled
 	mayEnd    chan struct{} // closed when it may end
+	silent    bool          // the cancel is never answered
 }
 
-func newHanging(t *testing.T) *hanging {
-	h := &hanging{streaming: make(chan struct{}), cancelled: make(chan struct{}), mayEnd: make(chan struct{})}
+func newHanging(t *testing.T, silent bool) *hanging {
+	h := &hanging{silent: silent, streaming: make(chan struct{}), cancelled: make(chan struct{}), mayEnd: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/calls", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -39,8 +40,12 @@ func newHanging(t *testing.T) *hanging {
 		fmt.Fprintf(w, "data: {\"type\":\"TOOL_CALL_RESULT\",\"messageId\":\"res-%s\",\"toolCallId\":\"c\",\"content\":\"The call was cancelled.\",\"metadata\":{\"toolfleet.error\":{\"kind\":\"cancelled\",\"message\":\"m\"}}}\n\n", testKey)
 		fmt.Fprint(w, "data: {\"type\":\"RUN_FINISHED\",\"threadId\":\"t\",\"runId\":\"r\"}\n\n")
 	})
-	mux.HandleFunc("DELETE /v1/calls/"+string(testKey), func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("DELETE /v1/calls/"+string(testKey), func(w http.ResponseWriter, r *http.Request) {
 		close(h.cancelled)
+		if h.silent {
+			<-r.Context().Done()
+			return
+		}
 		w.WriteHeader(http.StatusAccepted)
 	})
 	h.Server = httptest.NewServer(mux)
@@ -103,7 +108,7 @@ func interrupt(t *testing.T, cmd *exec.Cmd) {
 
 // The first interrupt cancels the call and waits for its result.
 func TestInterruptCancelsTheCall(t *testing.T) {
-	h := newHanging(t)
+	h := newHanging(t, false)
 	cmd, out, said := callHanging(t, h)
 	interrupt(t, cmd)
 	await(t, h.cancelled, "the cancel")
@@ -120,9 +125,9 @@ func TestInterruptCancelsTheCall(t *testing.T) {
 	}
 }
 
-// The second one leaves the call alone and says how to come back to it.
-func TestSecondInterruptLeaves(t *testing.T) {
-	h := newHanging(t)
+// The second one stops waiting, and tells the truth: the call was cancelled.
+func TestSecondInterruptStopsWaiting(t *testing.T) {
+	h := newHanging(t, false)
 	cmd, out, said := callHanging(t, h)
 	interrupt(t, cmd)
 	await(t, h.cancelled, "the cancel")
@@ -134,7 +139,26 @@ func TestSecondInterruptLeaves(t *testing.T) {
 	if got := out.String(); got != "" {
 		t.Errorf("stdout is %q", got)
 	}
-	if got := said.text; !strings.Contains(got, "toolfleet calls follow "+string(testKey)) {
+	if got := said.text; !strings.Contains(got, "interrupt again to stop waiting") ||
+		!strings.Contains(got, "is being cancelled. See how it ended with `toolfleet calls show "+string(testKey)) {
+		t.Errorf("stderr is %q", got)
+	}
+}
+
+// A fleet that does not answer the cancel keeps nobody from leaving, and the
+// call is not said to be cancelled.
+func TestSecondInterruptWhileTheCancelHangs(t *testing.T) {
+	h := newHanging(t, true)
+	cmd, _, said := callHanging(t, h)
+	interrupt(t, cmd)
+	await(t, h.cancelled, "the cancel")
+	interrupt(t, cmd)
+	_ = cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != exitFailed {
+		t.Errorf("exit code %d, want %d", got, exitFailed)
+	}
+	if got := said.text; !strings.Contains(got, "goes on without us. Follow it with `toolfleet calls follow "+string(testKey)) ||
+		!strings.Contains(got, "toolfleet calls cancel "+string(testKey)) || strings.Contains(got, "not cancelled") {
 		t.Errorf("stderr is %q", got)
 	}
 }

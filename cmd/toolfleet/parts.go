@@ -101,8 +101,7 @@ func (s *saver) describe(ctx context.Context, n int, p agui.Part) (string, error
 	return fmt.Sprintf("[%s, kept by %s as %s]\n", what, oneLine(p.Source.Provider), oneLine(p.Source.Value)), nil
 }
 
-// save writes the n-th medium to a file of its own, over an older one, and
-// says so. A medium that cannot be had costs the caller that medium and not
+// save writes the n-th medium to a new file and says so. A medium that cannot be had costs the caller that medium and not
 // the rest of the result.
 func (s *saver) save(ctx context.Context, n int, p agui.Part, what string) (string, error) {
 	src := io.NopCloser(base64.NewDecoder(base64.StdEncoding, strings.NewReader(p.Source.Value)))
@@ -116,16 +115,31 @@ func (s *saver) save(ctx context.Context, n int, p agui.Part, what string) (stri
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return "", err
 	}
-	path := filepath.Join(s.dir, fmt.Sprintf("%s-%d%s", filepath.Base(s.name), n, extension(p.Source.MimeType)))
-	f, err := os.Create(path)
+	f, err := newFile(s.dir, filepath.Base(s.name), n, extension(p.Source.MimeType))
 	if err != nil {
 		return "", err
 	}
 	length, err := io.Copy(f, io.LimitReader(src, maxMedia))
 	if err = errors.Join(err, f.Close()); err != nil {
-		return "", fmt.Errorf("save %s: %w", path, err)
+		return "", fmt.Errorf("save %s: %w", f.Name(), err)
 	}
-	return fmt.Sprintf("[%s, %s, saved as %s]\n", what, size(length), path), nil
+	return fmt.Sprintf("[%s, %s, saved as %s]\n", what, size(length), f.Name()), nil
+}
+
+// maxNames bounds the search for a free name.
+const maxNames = 10_000
+
+// newFile makes a file that was not there: dir/name-n.ext, or the next number
+// that is free. Nothing is ever written over, and a symbolic link that lies at
+// the name is not followed.
+func newFile(dir, name string, n int, ext string) (*os.File, error) {
+	for i := n; i < n+maxNames; i++ {
+		f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("%s-%d%s", name, i, ext)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		if !errors.Is(err, os.ErrExist) {
+			return f, err
+		}
+	}
+	return nil, fmt.Errorf("%s holds %s-%d%s and the %d names after it; choose another directory", dir, name, n, ext, maxNames)
 }
 
 // extension is the usual ending of a file of that type. The common ones are

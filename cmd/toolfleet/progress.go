@@ -17,8 +17,9 @@ import (
 type progress struct {
 	term     *terminal
 	activity call.Activity
-	// last is what was shown last, without the clock.
-	last string
+	// last is what was shown last, without the clock, and said what the tool
+	// said in it.
+	last, said string
 	// drawn says that a line stands on the terminal and must be cleared.
 	drawn bool
 }
@@ -42,12 +43,18 @@ func (p *progress) show(ev client.Event) error {
 	}
 	if !p.activity.Status.Ended() {
 		p.draw()
+	} else if said := p.words(); said != "" && said != p.said {
+		// The last thing a tool says often comes with the news of its end.
+		p.clear()
+		fmt.Fprintln(p.term.err, oneLine(p.activity.ToolName)+": "+said)
+		p.said = said
 	}
 	return nil
 }
 
 func (p *progress) draw() {
 	line := p.line()
+	p.said = p.words()
 	if p.term.width > 0 {
 		clock := time.Duration(p.activity.ElapsedMs) * time.Millisecond
 		line = clip(fmt.Sprintf("%s  %s", line, clock.Round(100*time.Millisecond)), p.term.width-1)
@@ -68,8 +75,18 @@ func (p *progress) line() string {
 	if a.Attempt > 1 {
 		words = append(words, fmt.Sprintf("(attempt %d)", a.Attempt))
 	}
-	said := lastLine(a.Output)
-	if pr := a.Progress; pr != nil {
+	if said := p.words(); said != "" {
+		words = append(words, said)
+	}
+	return strings.Join(words, " ")
+}
+
+// words is what the tool has said: how far it is, and its message or the last
+// line of its standard error.
+func (p *progress) words() string {
+	var words []string
+	said := lastLine(p.activity.Output)
+	if pr := p.activity.Progress; pr != nil {
 		switch {
 		case pr.Total > 0:
 			words = append(words, number(pr.Current)+"/"+number(pr.Total))
@@ -86,11 +103,17 @@ func (p *progress) line() string {
 	return strings.Join(words, " ")
 }
 
-// end clears the line and says in its place how the call ended.
-func (p *progress) end(tool string, r *call.Result) {
+// clear removes the line that stands on the terminal.
+func (p *progress) clear() {
 	if p.drawn {
 		fmt.Fprint(p.term.err, "\r\x1b[2K")
+		p.drawn = false
 	}
+}
+
+// end clears the line and says in its place how the call ended.
+func (p *progress) end(tool, id string, r *call.Result) {
+	p.clear()
 	if r == nil {
 		return
 	}
@@ -102,6 +125,9 @@ func (p *progress) end(tool string, r *call.Result) {
 		ran := time.Duration(x.RunMs) * time.Millisecond
 		waited := time.Duration(x.QueuedMs+x.StartMs) * time.Millisecond
 		line += fmt.Sprintf(", ran %s after %s", ran, waited)
+	}
+	if id != "" {
+		line += "; call " + id
 	}
 	fmt.Fprintln(p.term.err, line)
 }

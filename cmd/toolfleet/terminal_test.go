@@ -29,7 +29,7 @@ func TestProgressOnATerminal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.end("count", &call.Result{})
+	p.end("count", "", &call.Result{})
 	want := "\r\x1b[2Kcount: running  0s" + "\r\x1b[2Kcount: running 2.5/10 a long…" + "\r\x1b[2Kcount: succeeded\n"
 	if got := out.String(); got != want {
 		t.Errorf("got  %q\nwant %q", got, want)

@@ -111,6 +111,9 @@ func (c *ToolsCheckCmd) Run(term *terminal) error {
 	}
 	for _, s := range specs {
 		fmt.Fprintln(term.out, s.Name)
+		if s.Approval == catalog.ApprovalRequired {
+			fmt.Fprintf(term.err, "note: %s has approval: required; this fleet cannot ask for consent yet and declines every call of it\n", s.Name)
+		}
 	}
 	fmt.Fprintf(term.err, "%s, no faults\n", plural(len(specs), "tool"))
 	return nil

@@ -21,6 +21,8 @@ type view struct {
 	// progress is the line of the text format, nil in the others.
 	progress *progress
 
+	// id is of the call; empty until the fleet has told it.
+	id      string
 	tool    string
 	result  *call.Result
 	failure *agui.RunError
@@ -63,7 +65,7 @@ func (v *view) visit(ev client.Event) error {
 // the call ended.
 func (v *view) end(ctx context.Context, err error) error {
 	if v.progress != nil {
-		v.progress.end(v.tool, v.result)
+		v.progress.end(v.tool, v.id, v.result)
 	}
 	switch {
 	case err != nil:

@@ -99,7 +99,7 @@ func Preflight(stateDir string) error {
 	case !hasLine("/proc/filesystems", "overlay") && exec.Command("modprobe", "overlay").Run() != nil: //nolint:noctx // a moment, at the start of the program
 		return errors.New("containerd: the kernel has no overlayfs; load it with modprobe overlay")
 	}
-	return checkStateDir(stateDir)
+	return CheckStateDir(stateDir)
 }
 
 // magic numbers of file systems that cannot lie below image layers.
@@ -110,7 +110,9 @@ var unfit = map[int64]string{
 	unix.V9FS_MAGIC:            "9p",
 }
 
-func checkStateDir(dir string) error {
+// CheckStateDir makes the directory that a containerd of ours keeps its state
+// in, and says, as one sentence for people, why it may not lie there.
+func CheckStateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return fmt.Errorf("containerd: make the state directory: %w", err)
 	}

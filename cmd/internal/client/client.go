@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"mime"
 	"net/http"
 	"net/url"
 	"strings"
@@ -17,6 +18,10 @@ import (
 // ErrUnreachable says that there is no fleet to talk to: nothing listens, the
 // connection broke and did not come back, or the fleet takes no calls now.
 var ErrUnreachable = errors.New("no fleet to talk to")
+
+// ErrLost says that a call was being followed and the connection to its fleet
+// did not come back. The call goes on. It comes with ErrUnreachable.
+var ErrLost = errors.New("the connection to the fleet was lost")
 
 // maxBody bounds an answer that is read whole. A result has parts of at most
 // 256 KiB inline; a list has at most 1000 lines.
@@ -90,6 +95,9 @@ func (f *Fleet) roundTrip(ctx context.Context, method, path string, v any) error
 	if v == nil {
 		return nil
 	}
+	if !hasType(res, "application/json") {
+		return f.stranger(res)
+	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxBody))
 	if err != nil {
 		return fmt.Errorf("%w: the answer broke off: %w", ErrUnreachable, err)
@@ -137,17 +145,46 @@ func (f *Fleet) do(ctx context.Context, method, rawURL string, body []byte, head
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, fmt.Errorf("%w at %s: %w", ErrUnreachable, f.base.Redacted(), plain(err))
+		return nil, fmt.Errorf("%w at %s (%w); start one with `toolfleet up`, or set TOOLFLEET_URL", ErrUnreachable, f.base.Redacted(), plain(err))
 	case res.StatusCode/100 == 2:
 		return res, nil
 	}
 	defer res.Body.Close()
-	p := problem(res)
+	p, ok := problem(res)
+	if !ok {
+		return nil, f.stranger(res)
+	}
 	switch p.Status {
+	case http.StatusUnauthorized:
+		p.Detail += f.aboutToken()
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, p)
 	}
 	return nil, p
+}
+
+// aboutToken says what to do about an answer of 401.
+func (f *Fleet) aboutToken() string {
+	if f.token == "" {
+		return " None was sent: set TOOLFLEET_TOKEN."
+	}
+	return " The one that was sent is not known to this fleet: look at TOOLFLEET_TOKEN."
+}
+
+// stranger is the error of an answer that no fleet gives. It may be a proxy
+// whose fleet is away, so a stream that worked before is tried again.
+func (f *Fleet) stranger(res *http.Response) error {
+	what := res.Header.Get("Content-Type")
+	if what == "" {
+		what = "nothing"
+	}
+	return fmt.Errorf("%w at %s: what answers there is no fleet (it said %d and sent %.100s); set TOOLFLEET_URL", ErrUnreachable, f.base.Redacted(), res.StatusCode, what)
+}
+
+// hasType reports whether the answer is of that media type.
+func hasType(res *http.Response, want string) bool {
+	got, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	return err == nil && got == want
 }
 
 // at is the URL of a path of the API.
@@ -162,18 +199,14 @@ func plain(err error) error {
 	return err
 }
 
-func problem(res *http.Response) *Problem {
-	body, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))
+// problem reads an answer that is not 2xx, and reports whether it is one that a
+// fleet gives.
+func problem(res *http.Response) (*Problem, bool) {
 	p := &Problem{}
-	if err != nil || json.Unmarshal(body, p) != nil {
-		// Something that is no fleet answered, such as a proxy.
-		p = &Problem{Detail: strings.ToValidUTF8(firstLine(string(body)), "�")}
+	body, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))
+	if err != nil || !hasType(res, "application/problem+json") || json.Unmarshal(body, p) != nil {
+		return nil, false
 	}
 	p.Status = res.StatusCode
-	return p
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
-	return line[:min(len(line), 200)]
+	return p, true
 }

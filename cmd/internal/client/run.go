@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -78,6 +77,8 @@ type run struct {
 	// run comes after it, though a stream that broke between the two shows it
 	// again.
 	answered bool
+	// heard says that the connection there is now has brought an event.
+	heard bool
 	// head holds the events of the call's arguments until they are complete.
 	head []Event
 	done bool
@@ -104,9 +105,11 @@ func (r *run) follow(ctx context.Context) error {
 		}
 		defer res.Body.Close()
 		connected = true
-		before := r.last
 		err = r.read(res)
-		if r.last != before {
+		// Patience counts from here, where the connection was lost: a call
+		// that has nothing to say for an hour may lose any number of them. A
+		// connection on which not even the head of the run came was none.
+		if r.heard {
 			pauses.Reset()
 		}
 		switch {
@@ -123,8 +126,13 @@ func (r *run) follow(ctx context.Context) error {
 	if visited := (visitError{}); errors.As(err, &visited) {
 		return visited.error
 	}
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case connected && errors.Is(err, ErrUnreachable):
+		return fmt.Errorf("%w and has not come back for %s: %w", ErrLost, r.fleet.patience, err)
 	}
 	return err
 }
@@ -133,21 +141,27 @@ func (r *run) follow(ctx context.Context) error {
 // not known, which finds the same call when it was made already.
 func (r *run) connect(ctx context.Context) (*http.Response, error) {
 	header := http.Header{"Accept": {"text/event-stream"}}
-	if r.id == "" {
-		return r.fleet.do(ctx, http.MethodPost, r.fleet.at("/v1/calls"), r.request, header)
+	method, path, body := http.MethodPost, "/v1/calls", r.request
+	if r.id != "" {
+		method, path, body = http.MethodGet, "/v1/calls/"+url.PathEscape(r.id)+"/events", nil
+		if r.last != "" {
+			header.Set("Last-Event-ID", r.last)
+		}
 	}
-	if r.last != "" {
-		header.Set("Last-Event-ID", r.last)
+	res, err := r.fleet.do(ctx, method, r.fleet.at(path), body, header)
+	if err != nil {
+		return nil, err
 	}
-	return r.fleet.do(ctx, http.MethodGet, r.fleet.at("/v1/calls/"+url.PathEscape(r.id)+"/events"), nil, header)
+	if !hasType(res, "text/event-stream") {
+		defer res.Body.Close()
+		return nil, r.fleet.stranger(res)
+	}
+	return res, nil
 }
 
 // read passes on the events of one connection.
 func (r *run) read(res *http.Response) error {
-	if ct := res.Header.Get("Content-Type"); !strings.HasPrefix(ct, "text/event-stream") {
-		return fmt.Errorf("a stream of events was expected, not %q", ct)
-	}
-	r.head = nil
+	r.head, r.heard = nil, false
 	frames := agui.NewFrameReader(res.Body)
 	for !r.done {
 		f, err := frames.Next()
@@ -166,6 +180,7 @@ func (r *run) read(res *http.Response) error {
 		if err := r.pass(Event{Event: ev, JSON: f.Data}); err != nil {
 			return visitError{err}
 		}
+		r.heard = true
 		if f.ID != "" {
 			r.last = f.ID
 		}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -91,6 +93,15 @@ func status(code int, problem string) func(http.ResponseWriter) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(code)
 		fmt.Fprint(w, problem)
+	}
+}
+
+// page answers as a web server does that is no fleet.
+func page(code int) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "text/html")
+		w.WriteHeader(code)
+		fmt.Fprint(w, "<html>welcome")
 	}
 }
 
@@ -194,8 +205,20 @@ func TestCallGivesUp(t *testing.T) {
 			asked:   1,
 		},
 		"what answers is no fleet": {
-			answers: []func(http.ResponseWriter){status(404, "<html>\nnginx")},
-			says:    "the fleet answered 404: <html>",
+			answers: []func(http.ResponseWriter){page(404)},
+			is:      ErrUnreachable,
+			says:    "no fleet to talk to at URL: what answers there is no fleet (it said 404 and sent text/html); set TOOLFLEET_URL",
+			asked:   1,
+		},
+		"what answers is no fleet, and content": {
+			answers: []func(http.ResponseWriter){page(200)},
+			is:      ErrUnreachable,
+			says:    "no fleet to talk to at URL: what answers there is no fleet (it said 200 and sent text/html); set TOOLFLEET_URL",
+			asked:   1,
+		},
+		"no token": {
+			answers: []func(http.ResponseWriter){status(401, `{"detail":"A bearer token is required."}`)},
+			says:    "the fleet answered 401: A bearer token is required. None was sent: set TOOLFLEET_TOKEN.",
 			asked:   1,
 		},
 		"a call that is gone while it was followed": {
@@ -207,7 +230,7 @@ func TestCallGivesUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, c := newFleet(t, test.answers...)
 			err := c.Call(t.Context(), request, func(string) {}, ignore)
-			if err == nil || err.Error() != test.says {
+			if err == nil || strings.ReplaceAll(err.Error(), s.URL, "URL") != test.says {
 				t.Errorf("got %v, want %s", err, test.says)
 			}
 			if got, want := errors.Is(err, ErrUnreachable), test.is != nil; got != want {
@@ -225,7 +248,70 @@ func TestPatienceEnds(t *testing.T) {
 	c.patience = time.Millisecond
 	s.answers = append(s.answers, status(503, `{}`), status(503, `{}`), status(503, `{}`), status(503, `{}`))
 	err := c.Call(t.Context(), request, func(string) {}, func(Event) error { return nil })
+	if !errors.Is(err, ErrUnreachable) || !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "has not come back for 1ms") {
+		t.Errorf("got %v, want ErrUnreachable", err)
+	}
+}
+
+// Patience is with the fleet's absence, not with the call's silence: one that
+// says nothing new outlives any number of lost connections, however much
+// longer than the patience they take together.
+func TestQuietCallOutlivesManyConnections(t *testing.T) {
+	var answers []func(http.ResponseWriter)
+	for range 8 { // with pauses of at least 50 ms between them
+		answers = append(answers, stream(started, start, args, argsEnd))
+	}
+	s, c := newFleet(t, append(answers, stream(started, start, args, argsEnd, result, finished))...)
+	c.patience = 200 * time.Millisecond
+	if err := c.Call(t.Context(), request, func(string) {}, func(Event) error { return nil }); err != nil {
+		t.Errorf("given up after %d connections: %v", len(s.requests), err)
+	}
+}
+
+// What takes the connection and never says a word of a run is no fleet that
+// came back.
+func TestPatienceEndsWithWhatSaysNothing(t *testing.T) {
+	s, c := newFleet(t, stream(started))
+	c.patience = 300 * time.Millisecond
+	for range 100 {
+		s.answers = append(s.answers, stream())
+	}
+	err := c.Follow(t.Context(), key, func(Event) error { return nil })
 	if !errors.Is(err, ErrUnreachable) {
+		t.Errorf("got %v after %d connections, want ErrUnreachable", err, len(s.requests))
+	}
+}
+
+func TestA401TellsWhetherATokenWasSent(t *testing.T) {
+	_, c := newFleet(t, status(401, `{"detail":"A bearer token is required."}`))
+	c.token = "wrong"
+	err := c.Get(t.Context(), "/v1/tools", nil)
+	if err == nil || !strings.HasSuffix(err.Error(), "The one that was sent is not known to this fleet: look at TOOLFLEET_TOKEN.") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWhatSpeaksNoHTTPIsNoFleet(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // takes no time that a context could bound
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served sync.WaitGroup
+	served.Go(func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "INFO {\"server_id\":\"x\"}\r\n")
+	})
+	defer served.Wait()
+	defer l.Close()
+	c, err := New("http://"+l.Addr().String(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), "/v1/tools", nil); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("got %v, want ErrUnreachable", err)
 	}
 }

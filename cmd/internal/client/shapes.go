@@ -17,6 +17,7 @@ type Call struct {
 	Tool       string      `json:"tool"`
 	Status     call.Status `json:"status"`
 	Admitted   time.Time   `json:"admitted"`
+	Ended      *time.Time  `json:"ended"`
 	Attempts   int         `json:"attempts"`
 	Cancelling bool        `json:"cancelling"`
 	// Result is nil while the call has none.
@@ -26,6 +27,14 @@ type Call struct {
 		Extra   []agui.Part `json:"extra"`
 		Error   *call.Error `json:"error"`
 	} `json:"result"`
+}
+
+// Kind is how the call failed, or "".
+func (c *Call) Kind() call.Kind {
+	if c.Result == nil {
+		return ""
+	}
+	return call.Result{IsError: c.Result.IsError, Error: c.Result.Error}.Kind()
 }
 
 // Line is a call in a list.
