@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/toolfleet/toolfleet/agui"
+	"github.com/toolfleet/toolfleet/call"
 )
 
 // mixed is an input with calls of the fleet and of the client.
@@ -15,47 +16,83 @@ func mixed(run string) agui.RunAgentInput {
 	return in
 }
 
+// bothDoors runs the same four calls through both doors: once a history holds
+// them, once an agent makes them in the run.
+func bothDoors(t *testing.T, check func(t *testing.T, s *stream)) {
+	t.Helper()
+	t.Run("direct", func(t *testing.T) { check(t, open(t, fleet(t, nil)).runs(direct, mixed("run-1"))) })
+	t.Run("gateway", func(t *testing.T) {
+		u := agent(t, func(a *round) {
+			a.begin()
+			a.call("m1", "ui1", "confirm", `{}`)
+			a.call("m1", "c1", "echo", `{"text":"a"}`)
+			a.call("m1", "ui2", "pick", `{}`)
+			a.call("m1", "c2", "echo", `{"text":"b"}`)
+			a.finish()
+		})
+		in := mixed("run-1")
+		in.Messages = in.Messages[:1]
+		check(t, behind(t, fleet(t, nil), u).runs(gateway, in))
+	})
+}
+
 func TestTC17OpenClientCallsAreASuccess(t *testing.T) {
-	d := open(t, fleet(t, nil))
-	end, ok := d.runs(direct, mixed("run-1")).last().(agui.RunFinished)
-	if !ok || end.Outcome != nil && end.Outcome.Type != agui.OutcomeSuccess {
-		t.Errorf("the run ends with %+v", end)
-	}
+	bothDoors(t, func(t *testing.T, s *stream) {
+		if end, ok := s.last().(agui.RunFinished); !ok || end.Outcome != nil && end.Outcome.Type != agui.OutcomeSuccess {
+			t.Errorf("the run ends with %+v", s.last())
+		}
+	})
 }
 
 func TestTC18OpenClientCallsAreNoInterrupt(t *testing.T) {
-	d := open(t, fleet(t, nil))
-	s := d.runs(direct, mixed("run-1"))
-	for _, line := range s.raw {
-		if strings.Contains(line, "interrupt") {
-			t.Errorf("%s", line)
+	bothDoors(t, func(t *testing.T, s *stream) {
+		for _, line := range s.raw {
+			if strings.Contains(line, "interrupt") {
+				t.Errorf("%s", line)
+			}
 		}
-	}
+	})
 }
 
 // The end follows the last answer: nothing waits for the client's.
 func TestTC19RunEndsWithItsLastAnswer(t *testing.T) {
-	d := open(t, fleet(t, nil))
-	s := d.runs(direct, mixed("run-1"))
-	before := s.events[len(s.events)-2]
-	if _, ok := before.(agui.ToolCallResult); !ok {
-		t.Errorf("%s stands between the last answer and the end", before.EventType())
-	}
+	bothDoors(t, func(t *testing.T, s *stream) {
+		if before := s.events[len(s.events)-2]; before.EventType() != agui.TypeToolCallResult {
+			t.Errorf("%s stands between the last answer and the end", before.EventType())
+		}
+	})
 }
 
 func TestTC20SeveralClientCallsStayOpen(t *testing.T) {
-	d := open(t, fleet(t, nil))
-	s := d.runs(direct, mixed("run-1"))
-	for _, r := range of[agui.ToolCallResult](s) {
-		if strings.HasPrefix(r.ToolCallID, "ui") {
-			t.Errorf("the client's call %s was answered", r.ToolCallID)
+	bothDoors(t, func(t *testing.T, s *stream) {
+		for _, r := range of[agui.ToolCallResult](s) {
+			if strings.HasPrefix(r.ToolCallID, "ui") {
+				t.Errorf("the client's call %s was answered", r.ToolCallID)
+			}
 		}
-	}
-	for _, e := range of[agui.ToolCallEnd](s) {
-		t.Errorf("the call %s was closed", e.ToolCallID)
-	}
-	if len(of[agui.ToolCallResult](s)) != 2 {
-		t.Errorf("\n%s", strings.Join(s.raw, "\n"))
+		if s.text("c1") != `{"text":"a"}` || s.text("c2") != `{"text":"b"}` {
+			t.Errorf("\n%s", strings.Join(s.raw, "\n"))
+		}
+	})
+}
+
+// An agent that dies leaves no call of the fleet without its answer.
+func TestTC11CallsOfADyingAgentAreAnswered(t *testing.T) {
+	for name, end := range map[string]func(*round){
+		"cut":     func(*round) {},
+		"failed":  func(a *round) { a.say(agui.RunError{Message: "the model is asleep"}) },
+		"garbage": func(a *round) { a.raw("data: {oops\n\n") },
+	} {
+		u := agent(t, func(a *round) {
+			a.begin()
+			a.call("m1", "c1", "echo", `{"text":"a"}`)
+			a.call("m1", "c2", "echo", `{oops`)
+			end(a)
+		})
+		s := behind(t, fleet(t, nil), u).runs(gateway, input("thread", "run-"+name, user("do it")))
+		if s.text("c1") != `{"text":"a"}` || kind(t, s.result("c2")) != call.KindInvalidArguments {
+			t.Errorf("%s:\n%s", name, strings.Join(s.raw, "\n"))
+		}
 	}
 }
 
