@@ -12,6 +12,8 @@ import (
 // channel then holds the reason. A door that hears it cancels the calls of its
 // run and ends the run when they have. stop must be called.
 func (d *Dispatcher) WatchRun(ctx context.Context, run results.RunRef) (cancelled <-chan string, stop func(), err error) {
+	ctx, done := d.detach(ctx)
+	defer done()
 	reasons := make(chan string, 1)
 	stop, err = d.Log.WatchRun(ctx, run, func(reason string) {
 		select {

@@ -19,7 +19,7 @@ import (
 // upstream is an agent for the gateway: a script for each round, the last one
 // again for all that follow.
 type upstream struct {
-	t      *testing.T
+	t      testing.TB
 	URL    string
 	rounds []func(*round)
 
@@ -30,14 +30,14 @@ type upstream struct {
 
 // round is one request to the agent.
 type round struct {
-	t  *testing.T
+	t  testing.TB
 	n  int
 	in agui.RunAgentInput
 	w  http.ResponseWriter
 	r  *http.Request
 }
 
-func agent(t *testing.T, rounds ...func(*round)) *upstream {
+func agent(t testing.TB, rounds ...func(*round)) *upstream {
 	t.Helper()
 	u := &upstream{t: t, rounds: rounds}
 	server := httptest.NewServer(u)
@@ -142,7 +142,7 @@ func proposes(parent string, calls ...string) func(*round) {
 const gateway = "/agui/agents/planner/run"
 
 // behind opens a door with a gateway to the agent.
-func behind(t *testing.T, f *dispatchtest.Fleet, u *upstream, changes ...func(*aguidoor.Config, *httpapi.Config)) *door {
+func behind(t testing.TB, f *dispatchtest.Fleet, u *upstream, changes ...func(*aguidoor.Config, *httpapi.Config)) *door {
 	t.Helper()
 	return open(t, f, append([]func(*aguidoor.Config, *httpapi.Config){func(a *aguidoor.Config, _ *httpapi.Config) {
 		a.Agents = []aguidoor.Agent{{Name: "planner", URL: u.URL, Silence: 20 * time.Second}}

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // door is a running server with the AG-UI door on it, and a client of it.
 type door struct {
-	t      *testing.T
+	t      testing.TB
 	server *httpapi.Server
 	client *http.Client
 	header http.Header
@@ -37,7 +37,7 @@ type door struct {
 }
 
 // open serves the door over a fleet.
-func open(t *testing.T, f *dispatchtest.Fleet, changes ...func(*aguidoor.Config, *httpapi.Config)) *door {
+func open(t testing.TB, f *dispatchtest.Fleet, changes ...func(*aguidoor.Config, *httpapi.Config)) *door {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
 	a := aguidoor.Config{Dispatcher: f.Dispatcher, Tools: f.Catalog, Metrics: f.Metrics, Logger: logger}
@@ -133,7 +133,7 @@ func asks(id string, calls ...string) agui.Message {
 // stream is one run as its client sees it, held against the strict decoder and
 // the verifier.
 type stream struct {
-	t        *testing.T
+	t        testing.TB
 	body     io.ReadCloser
 	frames   *agui.FrameReader
 	decoder  agui.Decoder
@@ -268,7 +268,7 @@ func (s *stream) text(id string) string {
 }
 
 // kind is the kind of an error result, "" for success.
-func kind(t *testing.T, r agui.ToolCallResult) call.Kind {
+func kind(t testing.TB, r agui.ToolCallResult) call.Kind {
 	t.Helper()
 	result, err := call.ResultOf(r)
 	if err != nil {
@@ -323,7 +323,7 @@ func hang(ctx context.Context, r *dispatchtest.Running) call.Result {
 }
 
 // fleet has a worker and the tools echo and hang, and what is given besides.
-func fleet(t *testing.T, more map[string]dispatchtest.Tool) *dispatchtest.Fleet {
+func fleet(t testing.TB, more map[string]dispatchtest.Tool) *dispatchtest.Fleet {
 	t.Helper()
 	tools := map[string]dispatchtest.Tool{"echo": echo, "hang": hang}
 	maps.Copy(tools, more)
@@ -339,7 +339,7 @@ func fleet(t *testing.T, more map[string]dispatchtest.Tool) *dispatchtest.Fleet 
 }
 
 // calls are those that the fleet knows.
-func calls(t *testing.T, f *dispatchtest.Fleet) []results.Summary {
+func calls(t testing.TB, f *dispatchtest.Fleet) []results.Summary {
 	t.Helper()
 	list, err := f.List(t.Context(), call.DefaultTenant, results.ListOptions{})
 	if err != nil {
@@ -358,7 +358,7 @@ func specs(f *dispatchtest.Fleet) []catalog.Spec {
 }
 
 // tokens writes a token file.
-func tokens(t *testing.T, lines ...string) string {
+func tokens(t testing.TB, lines ...string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(name, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {

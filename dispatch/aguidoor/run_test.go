@@ -17,7 +17,7 @@ import (
 const direct = "/agui/run"
 
 // replace gives the fleet tools with these names, that take any object.
-func replace(t *testing.T, f *dispatchtest.Fleet, names ...string) {
+func replace(t testing.TB, f *dispatchtest.Fleet, names ...string) {
 	t.Helper()
 	var specs []catalog.Spec
 	for _, name := range names {
