@@ -69,12 +69,36 @@ func Redacted(urls string) string {
 	return strings.Join(list, ",")
 }
 
+// checkServer says what to do about a server that cannot hold a fleet. Without
+// it the first stream that is opened would fail, in the words of its protocol.
+func checkServer(ctx context.Context, nc *nats.Conn, js jetstream.JetStream) error {
+	var major, minor int
+	// A version of another form is another server's, which may do all the same.
+	if n, _ := fmt.Sscanf(nc.ConnectedServerVersion(), "%d.%d", &major, &minor); n == 2 && (major < 2 || major == 2 && minor < 11) {
+		return fmt.Errorf("the NATS server at %s is version %s, and 2.11 or later is needed (events that expire one by one); see docs/operations.md for how to get one",
+			nc.ConnectedUrlRedacted(), nc.ConnectedServerVersion())
+	}
+	_, err := js.AccountInfo(ctx)
+	switch {
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return fmt.Errorf("JetStream is off for this account of the NATS server at %s; enable it for the account in the server's configuration (`jetstream: enabled`)", nc.ConnectedUrlRedacted())
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled):
+		return fmt.Errorf("JetStream is off on the NATS server at %s; start it with `nats-server -js -sd DIRECTORY`", nc.ConnectedUrlRedacted())
+	case err != nil:
+		return fmt.Errorf("jetstream: %w", err)
+	}
+	return nil
+}
+
 // OpenBus creates or checks the streams and buckets. kinds are the events that
 // the process follows; nil means all.
 func OpenBus(ctx context.Context, nc *nats.Conn, kinds []string, logger *slog.Logger) (*Bus, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, fmt.Errorf("jetstream: %w", err)
+	}
+	if err := checkServer(ctx, nc, js); err != nil {
+		return nil, err
 	}
 	b := &Bus{nc: nc}
 	if b.Log, err = results.Open(ctx, js, results.Options{Kinds: kinds, Log: logger}); err != nil {
