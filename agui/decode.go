@@ -196,6 +196,12 @@ func (r *reader) typed(shape shape, members map[string]json.RawMessage, data []b
 		delete(members, "outcome")
 		changed = true
 	}
+	var usage []TokenUsage
+	if raw, ok := members["usage"]; ok {
+		usage = listOf[TokenUsage](r, "usage", raw, usageMembers)
+		delete(members, "usage")
+		changed = true
+	}
 	if changed {
 		// Not the bytes that came: what was left out must not come back, and
 		// encoding/json takes a member that differs in case for the known one.
@@ -208,7 +214,10 @@ func (r *reader) typed(shape shape, members map[string]json.RawMessage, data []b
 	}
 	switch e := ev.(type) {
 	case RunFinished:
-		e.Outcome = outcome
+		e.Outcome, e.Usage = outcome, usage
+		return e
+	case RunError:
+		e.Usage = usage
 		return e
 	case ToolCallResult:
 		e.Content.Parts = parts

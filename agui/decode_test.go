@@ -59,6 +59,16 @@ func TestDecode(t *testing.T) {
 			RunFinished{ThreadID: "t", RunID: "r"},
 			[]string{"outcome"},
 		},
+		{
+			"usage", `{"type":"RUN_ERROR","message":"m","usage":[{"model":"x","inputTokens":0,"cost":1},{}]}`,
+			RunError{Message: "m", Usage: []TokenUsage{{Model: "x", InputTokens: new(int64(0))}, {}}},
+			[]string{"usage[0].cost"},
+		},
+		{
+			"interrupts", `{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"interrupt","interrupts":[{"id":"i","reason":"","toolCallId":"c","responseSchema":{"type":"object"},"x":1}]}}`,
+			RunFinished{ThreadID: "t", RunID: "r", Outcome: &Outcome{Type: "interrupt", Interrupts: []Interrupt{{ID: "i", ToolCallID: "c", ResponseSchema: json.RawMessage(`{"type":"object"}`)}}}},
+			[]string{"outcome.interrupts[0].x"},
+		},
 		{"run events belong to no subagent", `{"type":"RUN_ERROR","message":"m","subagentRunId":"s","runId":"r"}`, RunError{Message: "m"}, []string{"runId", "subagentRunId"}},
 		{
 			"delta", `{"type":"ACTIVITY_DELTA","messageId":"m","activityType":"a","patch":[{"op":"add","path":"/x","value":null},{"op":"remove","path":""}]}`,
@@ -122,6 +132,9 @@ func TestDecodeRefuses(t *testing.T) {
 		{`{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{}}`, "outcome.type", "a string"},
 		{`{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"success","pendingToolCallIds":[1]}}`, "outcome.pendingToolCallIds", "a list of strings"},
 		{`{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"interrupt","interrupts":[]}}`, "outcome.interrupts", "at least one"},
+		{`{"type":"RUN_FINISHED","threadId":"t","runId":"r","outcome":{"type":"interrupt","interrupts":[{"id":"i"}]}}`, "outcome.interrupts[0].reason", "is missing"},
+		{`{"type":"RUN_FINISHED","threadId":"t","runId":"r","usage":[{"inputTokens":-1}]}`, "usage[0].inputTokens", "a count"},
+		{`{"type":"RUN_FINISHED","threadId":"t","runId":"r","usage":{}}`, "usage", "a list of objects"},
 		{`{"type":"ACTIVITY_SNAPSHOT","messageId":"m","activityType":"a","content":[]}`, "content", "an object"},
 		{`{"type":"ACTIVITY_DELTA","messageId":"m","activityType":"a","patch":[{"op":"add","path":"/x"}]}`, "patch[0]", "value is missing"},
 		{`{"type":"ACTIVITY_DELTA","messageId":"m","activityType":"a","patch":[{"op":"mend","path":"/x"}]}`, "patch[0]", "RFC 6902"},
@@ -176,6 +189,7 @@ var events = []Event{
 	ToolCallResult{MessageID: "res", ToolCallID: "c", Content: Content{Parts: []Part{Text("a"), MediaOf([]byte("%PDF-"))}}},
 	Custom{Name: "toolfleet.x", Value: json.RawMessage("null")},
 	RunFinished{ThreadID: "t", RunID: "r", Outcome: &Outcome{Type: "success", PendingToolCallIDs: []string{"d"}}},
+	RunFinished{ThreadID: "t", RunID: "r", Outcome: &Outcome{Type: "interrupt", Interrupts: []Interrupt{{ID: "i", Reason: "approval"}}}, Usage: []TokenUsage{{Provider: "p"}}},
 	RunError{Message: "m", Code: "c"},
 }
 

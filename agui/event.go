@@ -118,15 +118,28 @@ type RunFinished struct {
 	RunID    string          `json:"runId"`
 	Result   json.RawMessage `json:"result,omitempty"`
 	Outcome  *Outcome        `json:"outcome,omitempty"`
-	Usage    json.RawMessage `json:"usage,omitempty"`
+	Usage    []TokenUsage    `json:"usage,omitempty"`
+}
+
+// TokenUsage counts the tokens of one model; nil is absent. The totals are of
+// input and output, all other counts are parts of one of them.
+type TokenUsage struct {
+	Provider              string `json:"provider,omitempty"`
+	Model                 string `json:"model,omitempty"`
+	InputTokens           *int64 `json:"inputTokens,omitempty"`
+	OutputTokens          *int64 `json:"outputTokens,omitempty"`
+	TotalTokens           *int64 `json:"totalTokens,omitempty"`
+	ReasoningTokens       *int64 `json:"reasoningTokens,omitempty"`
+	CachedInputTokens     *int64 `json:"cachedInputTokens,omitempty"`
+	CacheWriteInputTokens *int64 `json:"cacheWriteInputTokens,omitempty"`
 }
 
 // RunError ends a run that failed as a run. A failing tool is never one.
 type RunError struct {
 	Base
-	Message string          `json:"message"`
-	Code    string          `json:"code,omitempty"`
-	Usage   json.RawMessage `json:"usage,omitempty"`
+	Message string       `json:"message"`
+	Code    string       `json:"code,omitempty"`
+	Usage   []TokenUsage `json:"usage,omitempty"`
 }
 
 // ToolCallStart opens the generation of a call's arguments.

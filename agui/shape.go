@@ -33,7 +33,7 @@ var (
 	id       = kind{"a string that is not empty", func(raw json.RawMessage) bool { return isString(raw) && string(raw) != `""` }}
 	integer  = kind{"an integer of at most 53 bits", isInteger}
 	object   = kind{"an object", func(raw json.RawMessage) bool { return begins(raw, '{') }}
-	list     = kind{"a list", func(raw json.RawMessage) bool { return begins(raw, '[') }}
+	count    = kind{"a count", func(raw json.RawMessage) bool { return isInteger(raw) && raw[0] != '-' }}
 	boolean  = kind{"true or false", func(raw json.RawMessage) bool { return string(raw) == "true" || string(raw) == "false" }}
 	notNull  = kind{"any JSON but null", func(raw json.RawMessage) bool { return string(raw) != "null" }}
 	anyJSON  = kind{"any JSON", func(json.RawMessage) bool { return true }}
@@ -68,6 +68,16 @@ var (
 		{"metadata", object, false},
 		{"subagentRunId", text, false},
 	}
+	usageMembers = []member{
+		{"provider", text, false},
+		{"model", text, false},
+		{"inputTokens", count, false},
+		{"outputTokens", count, false},
+		{"totalTokens", count, false},
+		{"reasoningTokens", count, false},
+		{"cachedInputTokens", count, false},
+		{"cacheWriteInputTokens", count, false},
+	}
 	partTypes = map[string][]member{
 		PartText:     {{"text", text, true}, {"id", text, false}, {"metadata", notNull, false}},
 		PartImage:    media,
@@ -100,9 +110,9 @@ var shapes = map[EventType]shape{
 		member{"parentRunId", text, false}, member{"input", object, false}),
 	TypeRunFinished: of[RunFinished](base,
 		member{"threadId", id, true}, member{"runId", id, true}, member{"result", notNull, false},
-		member{"outcome", object, false}, member{"usage", list, false}),
+		member{"outcome", object, false}, member{"usage", objects, false}),
 	TypeRunError: of[RunError](base,
-		member{"message", text, true}, member{"code", text, false}, member{"usage", list, false}),
+		member{"message", text, true}, member{"code", text, false}, member{"usage", objects, false}),
 	TypeToolCallStart: of[ToolCallStart](attributed,
 		member{"toolCallId", id, true}, member{"toolCallName", id, true}, member{"parentMessageId", text, false}),
 	TypeToolCallArgs: of[ToolCallArgs](attributed,

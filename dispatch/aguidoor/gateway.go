@@ -1,7 +1,6 @@
 package aguidoor
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -73,7 +72,7 @@ type relay struct {
 
 	// ids are those of the messages that the fleet's calls make.
 	ids      map[string]bool
-	usage    []json.RawMessage
+	usage    []agui.TokenUsage // of all rounds
 	warnings atomic.Int32
 }
 
@@ -185,7 +184,7 @@ func (g *relay) last() agui.Event {
 	if o := g.ended.Outcome; o != nil && o.Type != agui.OutcomeSuccess {
 		end.Outcome = o
 	}
-	end.Usage = g.used()
+	end.Usage = g.usage
 	return end
 }
 
@@ -227,11 +226,10 @@ func (g *relay) take(e upstreamEvent) error {
 		return nil // the client has its own
 	case agui.RunFinished:
 		g.ended = &ev
-		g.use(ev.Usage)
+		g.usage = append(g.usage, ev.Usage...)
 		return nil
 	case agui.RunError:
-		g.use(ev.Usage)
-		return &runError{code: ev.Code, message: ev.Message, usage: g.used()}
+		return &runError{code: ev.Code, message: ev.Message, usage: append(g.usage, ev.Usage...)}
 	case agui.ToolCallStart:
 		if x := g.calls.known[ev.ToolCallID]; x != nil {
 			// A call keeps the text that it had when it was begun, also in the
@@ -332,26 +330,6 @@ func (g *relay) snapshot(ev agui.Other) error {
 		return err
 	}
 	return g.pass(patched)
-}
-
-// use keeps what a round says of its usage, which is a list.
-func (g *relay) use(raw json.RawMessage) {
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) == nil {
-		g.usage = append(g.usage, list...)
-	}
-}
-
-// used is the usage of all rounds.
-func (g *relay) used() json.RawMessage {
-	if len(g.usage) == 0 {
-		return nil
-	}
-	list, err := json.Marshal(g.usage)
-	if err != nil {
-		return nil // cannot be: it was JSON when it came
-	}
-	return list
 }
 
 // closeAll closes what the agent left open when its run was cancelled. A call

@@ -53,7 +53,7 @@ func TestGatewayIsOneRun(t *testing.T) {
 		t.Errorf("\n%s", strings.Join(s.raw, "\n"))
 	}
 	end := s.last().(agui.RunFinished)
-	if n := len(of[agui.RunStarted](s)); n != 1 || end.RunID != "run" || end.ThreadID != "thread" || string(end.Result) != "7" || string(end.Usage) != `[{"inputTokens":1},{"inputTokens":2}]` {
+	if n := len(of[agui.RunStarted](s)); n != 1 || end.RunID != "run" || end.ThreadID != "thread" || string(end.Result) != "7" || len(end.Usage) != 2 || *end.Usage[0].InputTokens != 1 || *end.Usage[1].InputTokens != 2 {
 		t.Errorf("%d runs, %+v", n, end)
 	}
 

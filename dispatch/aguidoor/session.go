@@ -2,7 +2,6 @@ package aguidoor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -117,7 +116,7 @@ type runError struct {
 	code    string
 	message string
 	// usage is what an agent says of its run.
-	usage json.RawMessage
+	usage []agui.TokenUsage
 	// cause is for the log.
 	cause error
 }
