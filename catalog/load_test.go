@@ -98,6 +98,7 @@ func TestParseFaults(t *testing.T) {
 		{"syntax further down", minimal + "warm: {min: 1\nuser: 1\n", ": is not YAML: "},
 		{"a colon too many", strings.Replace(minimal, "name: t", "name: t: u", 1), "3: is not YAML: "},
 		{"not a mapping", "- a\n", "is a list; expected a tool"},
+		{"another runtime", minimal + "runtime: runsc\n", "7: runtime: a runtime other than runc is not supported yet"},
 		{"two documents", minimal + "---\n" + minimal, "holds more than one document"},
 		{"unknown field", minimal + "parametres: {}\n", "7: parametres: unknown field; did you mean parameters?"},
 		{"unknown inner field", minimal + "limits:\n  cpu: 1\n  mem: 1Gi\n", "9: limits.mem: unknown field"},

@@ -78,7 +78,8 @@ type Spec struct {
 	Approval string `json:"approval,omitempty"`
 	// Isolation is IsolationContainer (the default) or IsolationCell.
 	Isolation string `json:"isolation,omitempty"`
-	// Runtime is a containerd runtime handler; "runc" by default.
+	// Runtime is a containerd runtime handler; "runc", the default, is the one
+	// there is so far.
 	Runtime string `json:"runtime,omitempty"`
 	// Class says which workers may run the tool; "default" by default.
 	Class   string  `json:"class,omitempty"`
@@ -112,7 +113,8 @@ type MCP struct {
 type Limits struct {
 	// Timeout is in (0, 1h]; 30s by default.
 	Timeout Duration `json:"timeout"`
-	// Grace is the time between a polite and a hard end.
+	// Grace is to be the time between a polite and a hard end. There is no
+	// polite end yet: a tool is killed at once, and only 0 is taken.
 	Grace Duration `json:"grace,omitempty"`
 	// CPU is in cores; 1 by default.
 	CPU float64 `json:"cpu"`
