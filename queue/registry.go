@@ -53,6 +53,7 @@ type Registry struct {
 	mu         sync.Mutex // guards what follows
 	reached    time.Time  // when the server was reached the last time
 	reconnects uint64     // as of then
+	beatErr    error      // of the last beat
 }
 
 // OpenRegistry creates or checks the bucket.
@@ -77,7 +78,7 @@ func OpenRegistry(ctx context.Context, js jetstream.JetStream) (*Registry, error
 
 // Run registers a worker, beats until ctx is done, then deletes the entry.
 // info is called at every beat. A beat that fails is made good by the next
-// one; Run fails only when the first one does.
+// one (see [Registry.Beating]); Run fails only when the first one does.
 func (r *Registry) Run(ctx context.Context, info func() WorkerInfo) error {
 	if err := r.beat(ctx, info()); err != nil {
 		if ctx.Err() != nil {
@@ -92,7 +93,10 @@ func (r *Registry) Run(ctx context.Context, info func() WorkerInfo) error {
 		case <-ctx.Done():
 			return r.leave(ctx, info())
 		case <-ticker.C:
-			_ = r.beat(ctx, info())
+			err := r.beat(ctx, info())
+			r.mu.Lock()
+			r.beatErr = err
+			r.mu.Unlock()
 		}
 	}
 }
@@ -108,6 +112,14 @@ func (r *Registry) beat(ctx context.Context, w WorkerInfo) error {
 		return fmt.Errorf("queue: register worker %s: %w", w.ID, err)
 	}
 	return nil
+}
+
+// Beating says why the last beat failed; nil means that it did not. A worker
+// that does not beat counts as dead.
+func (r *Registry) Beating() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.beatErr
 }
 
 // leave deletes the entry, unless another incarnation has taken it over.

@@ -70,6 +70,40 @@ func awaitAlive(t *testing.T, r *queue.Registry, incarnation string, want bool) 
 	}
 }
 
+// TestAWorkerThatCannotBeatKnows loses the bucket, as one whose disk is full is
+// lost.
+func TestAWorkerThatCannotBeatKnows(t *testing.T) {
+	js := natsdtest.JetStream(t)
+	r, err := queue.OpenRegistry(t.Context(), js)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Patience = 0
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- r.Run(ctx, func() queue.WorkerInfo { return queue.WorkerInfo{ID: "w", Incarnation: "1"} })
+	}()
+	awaitAlive(t, r, "1", true)
+	if err := r.Beating(); err != nil {
+		t.Error(err)
+	}
+	if err := js.DeleteKeyValue(t.Context(), queue.WorkersBucket); err != nil {
+		t.Fatal(err)
+	}
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	for limit := time.After(30 * time.Second); r.Beating() == nil; {
+		select {
+		case <-look.C:
+		case <-limit:
+			t.Fatal("a worker that cannot beat thinks it does")
+		}
+	}
+	cancel()
+	get(t, done, "the end of Run")
+}
+
 // TestTheDeadAreKnownAfterAWhile: right after an outage of the server, when no
 // worker can have beaten yet, none is dead.
 func TestTheDeadAreKnownAfterAWhile(t *testing.T) {

@@ -286,7 +286,13 @@ func (w *Worker) Ready() error {
 	if !w.reachable.Load() {
 		return errors.New("the worker's runtime cannot be reached")
 	}
-	return w.bus.Ready()
+	if err := w.bus.Ready(); err != nil {
+		return err
+	}
+	if err := w.bus.Registry.Beating(); err != nil {
+		return fmt.Errorf("the worker cannot register itself: %w", err)
+	}
+	return nil
 }
 
 // Observe sets the gauges to what is now. Whoever serves the metrics calls it
