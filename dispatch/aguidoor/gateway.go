@@ -324,10 +324,14 @@ func withErrors(messages []agui.Message) []agui.Message {
 	return messages
 }
 
+// snapshot passes the agent's messages on, with the answers it has not seen.
 func (g *relay) snapshot(ev agui.Other) error {
 	patched, err := withAnswers(ev, g.answers)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case len(patched.JSON) > agui.MaxEvent:
+		return &runError{code: codeTooMuch, message: "The agent's messages and the fleet's answers are too long together for one event."}
 	}
 	return g.pass(patched)
 }

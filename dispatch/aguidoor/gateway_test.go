@@ -407,6 +407,22 @@ func TestAgentAnswersTheFleetsCall(t *testing.T) {
 	}
 }
 
+// Nothing of a type that the protocol lacks passes the gateway.
+func TestTC26UnknownPartsDoNotPass(t *testing.T) {
+	u := agent(t, func(a *round) {
+		a.begin()
+		a.call("m1", "c1", "search", `{}`)
+		a.json(`{"type":"TOOL_CALL_RESULT","messageId":"own","toolCallId":"c1","content":[{"type":"text","text":"a"},{"type":"reasoning","text":"b"},{"type":"toolCall","id":"x"},{"type":"image","source":{"type":"blob","value":"y"}}],"isError":true}`)
+		a.json(`{"type":"TOOL_CALL_PROGRESS","toolCallId":"c1"}`)
+		a.finish()
+	})
+	s := behind(t, fleet(t, nil), u).runs(gateway, input("thread", "run-1", user("do it")))
+	s.wantSuccess() // every frame was read without a warning
+	if parts := s.result("c1").Content.Parts; len(parts) != 1 || parts[0].Text != "a" {
+		t.Errorf("%+v", parts)
+	}
+}
+
 // What an agent may not do for a tenant it may not do at all.
 func TestAgentCannotRunWhatTheTenantMayNot(t *testing.T) {
 	f := fleet(t, nil)
