@@ -11,11 +11,14 @@ import (
 	"strings"
 )
 
-// Bounds on one patch: the operations, and the values that they may copy. A
-// document that copies itself into itself doubles with every operation.
+// Bounds on one patch: the operations, the values that they may copy, since a
+// document that copies itself into itself doubles with every operation, and the
+// elements of lists that they may shift, since a short operation at the head of
+// a long list shifts all of it.
 const (
-	maxPatchOps    = 10_000
-	maxPatchCopied = 1_000_000
+	maxPatchOps     = 10_000
+	maxPatchCopied  = 1_000_000
+	maxPatchShifted = 10_000_000
 )
 
 // ApplyPatch applies an RFC 6902 patch to a document and returns the new one.
@@ -53,7 +56,7 @@ func parse(raw json.RawMessage) (any, error) {
 
 var errNoPlace = errors.New("the path leads nowhere")
 
-type patcher struct{ copied int }
+type patcher struct{ copied, shifted int }
 
 func (p *patcher) apply(root any, op PatchOp) (any, error) {
 	path := pointer(op.Path)
@@ -65,7 +68,7 @@ func (p *patcher) apply(root any, op PatchOp) (any, error) {
 		}
 		switch op.Op {
 		case "add":
-			return put(root, path, value)
+			return p.put(root, path, value)
 		case "replace":
 			return replace(root, path, value)
 		}
@@ -75,7 +78,7 @@ func (p *patcher) apply(root any, op PatchOp) (any, error) {
 		}
 		return root, err
 	case "remove":
-		return remove(root, path)
+		return p.remove(root, path)
 	case "copy":
 		value, err := get(root, pointer(op.From))
 		if err != nil {
@@ -84,7 +87,7 @@ func (p *patcher) apply(root any, op PatchOp) (any, error) {
 		if value, err = p.clone(value); err != nil {
 			return nil, err
 		}
-		return put(root, path, value)
+		return p.put(root, path, value)
 	}
 	from := pointer(op.From)
 	value, err := get(root, from)
@@ -96,10 +99,18 @@ func (p *patcher) apply(root any, op PatchOp) (any, error) {
 	case slices.Equal(path, from):
 		return root, nil
 	}
-	if root, err = remove(root, from); err != nil {
+	if root, err = p.remove(root, from); err != nil {
 		return nil, err
 	}
-	return put(root, path, value)
+	return p.put(root, path, value)
+}
+
+// shift pays for elements of a list that change their places.
+func (p *patcher) shift(n int) error {
+	if p.shifted += n; p.shifted > maxPatchShifted {
+		return fmt.Errorf("the patch shifts more than %d elements", maxPatchShifted)
+	}
+	return nil
 }
 
 // clone copies a value, so that two places do not share it.
@@ -190,7 +201,7 @@ func within(root any, path []string, change func(container any, token string) (a
 	return root, nil
 }
 
-func put(root any, path []string, value any) (any, error) {
+func (p *patcher) put(root any, path []string, value any) (any, error) {
 	if len(path) == 0 {
 		return value, nil
 	}
@@ -205,6 +216,9 @@ func put(root any, path []string, value any) (any, error) {
 			}
 			i, err := index(token, len(in))
 			if err != nil {
+				return nil, err
+			}
+			if err := p.shift(len(in) - i); err != nil {
 				return nil, err
 			}
 			return slices.Insert(in, i, value), nil
@@ -237,7 +251,7 @@ func replace(root any, path []string, value any) (any, error) {
 	return root, nil
 }
 
-func remove(root any, path []string) (any, error) {
+func (p *patcher) remove(root any, path []string) (any, error) {
 	if len(path) == 0 {
 		return nil, nil
 	}
@@ -252,6 +266,9 @@ func remove(root any, path []string) (any, error) {
 		case []any:
 			i, err := index(token, len(in)-1)
 			if err != nil {
+				return nil, err
+			}
+			if err := p.shift(len(in) - i); err != nil {
 				return nil, err
 			}
 			return slices.Delete(in, i, i+1), nil

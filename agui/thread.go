@@ -20,6 +20,7 @@ type Thread struct {
 	calls   map[string]*threadCall
 	lanes   map[string]*entry // the message of a lane's text chunks
 	size    int               // bytes added
+	patched int               // bytes of state that were patched
 }
 
 // entry is a message and what a stream added to it. The texts grow in builders:
@@ -44,6 +45,10 @@ const (
 	maxThread = 64 << 20
 	entrySize = 512
 )
+
+// maxPatched bounds the work of patching a state, in bytes of state: a few
+// bytes of patch make a large state be written anew.
+const maxPatched = 1 << 30
 
 // NewThread begins with what an input holds.
 func NewThread(in RunAgentInput) *Thread {
@@ -204,7 +209,10 @@ func (t *Thread) extend(id, delta string, m Metadata) error {
 func (t *Thread) result(e ToolCallResult) error {
 	m := t.push(e.Message())
 	if c := t.calls[e.ToolCallID]; c != nil {
-		at := slices.Index(t.entries, c.in) + 1
+		at := len(t.entries) - 1 // the owner is among the last
+		for at > 0 && t.entries[at-1] != c.in {
+			at--
+		}
 		for at < len(t.entries)-1 && t.entries[at].m.MessageRole() == RoleTool {
 			at++
 		}
@@ -371,6 +379,9 @@ func (t *Thread) patch(o Other) ([]Warning, error) {
 		state := t.state
 		if state == nil {
 			state = json.RawMessage("{}")
+		}
+		if t.patched += len(state); t.patched > maxPatched {
+			return nil, fmt.Errorf("agui: the patches of a large state are too many: %d bytes of state were patched", t.patched)
 		}
 		if state, err = ApplyPatch(state, members.Delta); err == nil {
 			if t.state = state; string(state) == "null" {

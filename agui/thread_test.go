@@ -94,6 +94,18 @@ func TestThreadKeepsState(t *testing.T) {
 	}
 }
 
+func TestThreadBoundsTheWorkOnItsState(t *testing.T) {
+	thread, _ := follow(t, RunAgentInput{State: json.RawMessage(`{"a":"` + strings.Repeat("x", 10_000) + `"}`)})
+	thread.patched = maxPatched - 15_000
+	delta := other(`{"type":"STATE_DELTA","delta":[{"op":"add","path":"/b","value":1}]}`)
+	if _, err := thread.Add(delta); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := thread.Add(delta); err == nil {
+		t.Error("the state is patched without end")
+	}
+}
+
 func TestThreadIsBounded(t *testing.T) {
 	for name, e := range map[string]Event{
 		"text":      other(`{"type":"TEXT_MESSAGE_CONTENT","messageId":"m","delta":"` + strings.Repeat("x", 10_000) + `"}`),
@@ -150,6 +162,7 @@ func TestApplyPatchRefuses(t *testing.T) {
 		{`[{"op":"copy","from":"/x","path":"/y"}]`, "leads nowhere"},
 		{`[{"op":"mend","path":"/a"}]`, "RFC 6902"},
 		{doubles, "copies more than"},
+		{`[{"op":"add","path":"/l","value":[` + strings.Repeat("0,", 9_999) + `0]}` + strings.Repeat(`,{"op":"add","path":"/l/0","value":0}`, 2000) + `]`, "shifts more than"},
 		{`[` + strings.Repeat(`{"op":"remove","path":"/x"},`, maxPatchOps) + `{"op":"remove","path":"/x"}]`, "operations"},
 	} {
 		doc := json.RawMessage(`{"a":1,"l":[1,2]}`)
