@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -134,6 +135,9 @@ func (c Call) Validate() error {
 			errs = append(errs, fmt.Errorf("%s is longer than %d bytes", f.name, MaxID))
 		case !utf8.ValidString(f.value):
 			errs = append(errs, fmt.Errorf("%s is not UTF-8", f.name))
+		case strings.ContainsFunc(f.value, unicode.IsControl):
+			// Ids reach the tool's environment, where a NUL cannot be, and logs.
+			errs = append(errs, fmt.Errorf("%s has a control character", f.name))
 		}
 	}
 	if c.Tool == "" || len(c.Tool) > MaxID || !utf8.ValidString(c.Tool) {

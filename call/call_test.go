@@ -66,6 +66,8 @@ func TestValidate(t *testing.T) {
 		"threadId must not be empty":     func(c *Call) { c.ThreadID = "" },
 		"scope is longer than 256 bytes": func(c *Call) { c.Scope = strings.Repeat("x", 257) },
 		"toolCallId is not UTF-8":        func(c *Call) { c.ToolCallID = "\xff" },
+		"toolCallId has a control char":  func(c *Call) { c.ToolCallID = "a\x00b" },
+		"runId has a control character":  func(c *Call) { c.RunID = "a\r\nb" },
 		"tool must be a name":            func(c *Call) { c.Tool = "" },
 		"timeout must be between":        func(c *Call) { c.Timeout = MaxTimeout + 1 },
 		"between 0 and 1h":               func(c *Call) { c.Timeout = math.MinInt64 },
