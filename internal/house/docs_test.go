@@ -142,7 +142,7 @@ func TestExamplesInDocsAreTrue(t *testing.T) {
 	eachDoc(t, func(name, text string) {
 		for _, m := range block.FindAllStringSubmatch(text, -1) {
 			switch language, code := m[1], m[2]; {
-			case language == "go" && strings.HasPrefix(code, "package main"):
+			case language == "go" && strings.Contains("\n"+code, "\npackage main\n"):
 				programs++
 				compile(t, name, code)
 			case language == "yaml" && strings.Contains(code, "kind: Tool"):
