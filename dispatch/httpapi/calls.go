@@ -54,7 +54,7 @@ func submitOperation(api huma.API) huma.Operation {
 
 type submitInput struct {
 	Accept         string `header:"Accept" hidden:"true"`
-	IdempotencyKey string `header:"Idempotency-Key" maxLength:"200" doc:"The same key with the same arguments is the same call, however often it is sent."`
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"200" doc:"The same key with the same threadId and toolCallId is the same call, however often it is sent; both are made from the key when they are left out. With another tool or other arguments it is refused (409)."`
 	Traceparent    string `header:"traceparent" doc:"W3C trace context."`
 	Wait           string `query:"wait" doc:"How long to wait for the result, as a Go duration; 0 answers at once. Until the end by default." example:"0"`
 	RawBody        []byte `contentType:"application/json"`

@@ -27,7 +27,7 @@ type callRequest struct {
 	Arguments  string `json:"arguments"`
 	ToolCallID string `json:"toolCallId,omitempty" doc:"Id of the call in its thread; made when absent."`
 	ThreadID   string `json:"threadId,omitempty" doc:"Thread the call belongs to; made when absent."`
-	RunID      string `json:"runId,omitempty" doc:"Run the call belongs to; made when absent. The same runId, threadId and toolCallId name the same call."`
+	RunID      string `json:"runId,omitempty" doc:"Run the call belongs to; made when absent. Without an Idempotency-Key the same runId, threadId and toolCallId name the same call."`
 	Timeout    string `json:"timeout,omitempty" doc:"Bounds the run of the tool, as a Go duration. No longer than the tool's own limit, which is the default." example:"10s"`
 	Priority   string `json:"priority,omitempty" enum:"interactive,batch" doc:"interactive by default."`
 }

@@ -25,6 +25,7 @@ func (s *Server) routes() http.Handler {
 	if s.config.MetricsHandler != nil {
 		mux.Handle("GET /metrics", s.config.MetricsHandler)
 	}
+	describeRefusals(api.OpenAPI())
 	serveOpenAPI(mux, api.OpenAPI())
 	for _, door := range s.config.Doors {
 		door.Routes(mux)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,6 +51,47 @@ func TestOpenAPIHoldsEveryPath(t *testing.T) {
 	for _, e := range call.Ends {
 		if !strings.Contains(a.Body, `"`+string(e.Status)+`"`) {
 			t.Errorf("the document does not know the status %s", e.Status)
+		}
+	}
+}
+
+// The document tells every refusal that a client can meet, as the problem
+// document it is, and none that this server never answers.
+func TestOpenAPITellsTheRefusals(t *testing.T) {
+	d := open(t, dispatchtest.New(t))
+	doc := decode[struct {
+		Paths map[string]map[string]struct {
+			Responses map[string]struct {
+				Content map[string]any `json:"content"`
+			} `json:"responses"`
+		} `json:"paths"`
+	}](t, d.do("GET", "/openapi.json", "").Body)
+	for path, methods := range doc.Paths {
+		if !strings.HasPrefix(path, "/v1/") {
+			continue
+		}
+		for method, op := range methods {
+			want := "400 401 403 500 503"
+			switch {
+			case method == "post":
+				want = "400 401 403 408 409 413 415 500 503"
+			case strings.Contains(path, "{"):
+				want = "400 401 403 404 500 503"
+			}
+			var got []string
+			for status, r := range op.Responses {
+				if status < "4" {
+					continue
+				}
+				got = append(got, status)
+				if r.Content["application/problem+json"] == nil {
+					t.Errorf("%s %s: %s is no problem document", method, path, status)
+				}
+			}
+			slices.Sort(got)
+			if strings.Join(got, " ") != want {
+				t.Errorf("%s %s: got %v, want %s", method, path, got, want)
+			}
 		}
 	}
 }
