@@ -37,7 +37,7 @@ func (q *Queue) adopt(ctx context.Context, class string, floor uint64) (n int, e
 			return n, nil
 		}
 		if err := q.ready.DeleteMsg(ctx, msg.Sequence); err != nil {
-			if _, refused := errors.AsType[*jetstream.APIError](err); refused {
+			if notThere(err) {
 				continue // another worker looks, too, and was first
 			}
 			return n, fmt.Errorf("queue: take an orphan out: %w", err)

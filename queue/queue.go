@@ -188,10 +188,17 @@ func take(ctx context.Context, stream jetstream.Stream, subject string) error {
 		return err
 	}
 	err = stream.DeleteMsg(ctx, msg.Sequence)
-	if _, refused := errors.AsType[*jetstream.APIError](err); refused {
+	if notThere(err) {
 		return nil // somebody else was first
 	}
 	return err
+}
+
+// notThere reports whether a delete failed because the server refused it, which
+// it does when there is no such message.
+func notThere(err error) bool {
+	_, refused := errors.AsType[*jetstream.APIError](err)
+	return refused || errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful)
 }
 
 // Depth is how many jobs wait and how many are being worked on.

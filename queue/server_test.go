@@ -445,3 +445,25 @@ func TestARemovedJobLeavesTheOthers(t *testing.T) {
 		t.Errorf("delivery %d of %s", d.Delivered, d.Job.Call.ToolCallID)
 	}
 }
+
+// TestRemovedByTwo removes each job from two sides at once, as a worker's
+// acknowledgement and the keeper do: neither fails.
+func TestRemovedByTwo(t *testing.T) {
+	js := natsdtest.JetStream(t)
+	q := open(t, js, queue.Options{})
+	for i := range 200 {
+		key := push(t, q, fmt.Sprint("c", i))
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() {
+				if err := q.Remove(t.Context(), "", key); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		both.Wait()
+		if has, err := q.Has(t.Context(), "", key); err != nil || has {
+			t.Fatalf("it is still there: %v", err)
+		}
+	}
+}

@@ -110,9 +110,12 @@ func (r *Runtime) removeAll(ctx context.Context, ids []string, report *SweepRepo
 		})
 	}
 	_ = group.Wait()
-	for _, err := range errs {
-		if err == nil {
+	for n, err := range errs {
+		switch {
+		case err == nil:
 			report.Sandboxes++
+		case errors.Is(err, sandbox.ErrNotFound):
+			errs[n] = nil // its own worker was just removing it
 		}
 	}
 	return errors.Join(errs...)
