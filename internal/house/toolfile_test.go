@@ -43,8 +43,8 @@ func TestToolFileIsDocumented(t *testing.T) {
 // members are the names of a struct's fields in JSON.
 func members(typ reflect.Type, prefix string) []string {
 	var names []string
-	for i := range typ.NumField() {
-		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+	for field := range typ.Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		names = append(names, prefix+name)
 	}
 	return names
