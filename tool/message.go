@@ -205,10 +205,14 @@ func usable(parts []agui.Part) (kept []agui.Part, dropped []string) {
 	return kept, dropped
 }
 
+// maxHandle bounds a file's handle, in bytes.
+const maxHandle = 512
+
 // check is [agui.Part.Validate] and what the fleet asks of a tool beyond it.
-// A file is a handle at a provider, which a sandbox cannot have. A URL is one
-// that a client fetches; any other scheme, first of all the fleet's own for
-// blobs, could name what the tool may not see.
+// A file is a handle at a named provider; whether the tool may name it, only
+// who knows the call can tell. A URL is one that a client fetches; any other
+// scheme, first of all the fleet's own for blobs, could name what the tool may
+// not see.
 func check(p agui.Part) error {
 	if err := p.Validate(); err != nil {
 		return err
@@ -218,7 +222,9 @@ func check(p agui.Part) error {
 	}
 	switch p.Source.Type {
 	case agui.SourceFile:
-		return errors.New("a tool has no file handles")
+		if p.Source.Provider == "" || len(p.Source.Value) > maxHandle {
+			return errors.New("the file handle has no provider or is too long")
+		}
 	case agui.SourceURL:
 		if u, err := url.Parse(p.Source.Value); err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" {
 			return errors.New("the url is not an http or https one")

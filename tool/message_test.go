@@ -43,7 +43,7 @@ func TestDecodeResult(t *testing.T) {
 		{"unusable parts are left out", `{"type":"result","content":[
 			{"type":"hologram"},
 			{"type":"text","text":"a"},
-			{"type":"image","source":{"type":"file","value":"file-1","provider":"openai"}},
+			{"type":"image","source":{"type":"file","value":"file-1"}},
 			{"type":"image"},
 			{"type":"image","source":{"type":"data","value":"!","mimeType":"image/png"}},
 			{"type":"image","source":{"type":"data","value":"AAAA"}},
@@ -51,7 +51,7 @@ func TestDecodeResult(t *testing.T) {
 			{"type":"image","source":{"type":"url","value":"file:///etc/passwd"}},
 			{"type":"image","source":{"type":"url","value":"https://example.com/a.png","mimeType":"image/png"}}
 		],"extra":[{"type":"code"}]}`, Result{Content: []agui.Part{agui.Text("a"), image}, Dropped: []string{
-			"part 0: unknown part type", "part 2: a tool has no file handles", "part 3: media part without a source", "part 4: the data is not base64",
+			"part 0: unknown part type", "part 2: the file handle has no provider or is too long", "part 3: media part without a source", "part 4: the data is not base64",
 			"part 5: data source without a mimeType", "part 6: the url is not an http or https one", "part 7: the url is not an http or https one", "part 0: unknown part type",
 		}}},
 	} {

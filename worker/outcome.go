@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -75,6 +76,28 @@ func limit(spec *catalog.Spec, cause sandbox.Cause) (call.Kind, string) {
 		return call.KindOutputLimit, fmt.Sprintf("The tool wrote more than its output limit of %s and was stopped; the head is kept.", size(int64(l.Output)))
 	}
 	return "", ""
+}
+
+// foreign drops the file handles that the tool was not given in its arguments.
+// A handle names a file in the account of whoever talks to the provider; one
+// that a sandbox made up would be a forgery of somebody's file, and the model's
+// provider would open it. What a caller handed in may be handed back.
+func foreign(r call.Result, args []byte) call.Result {
+	keep := func(parts []agui.Part) []agui.Part {
+		return slices.DeleteFunc(parts, func(p agui.Part) bool {
+			if p.Source == nil || p.Source.Type != agui.SourceFile {
+				return false
+			}
+			quoted, err := json.Marshal(p.Source.Value)
+			if err == nil && bytes.Contains(args, quoted) {
+				return false
+			}
+			r.Dropped = append(r.Dropped, "a file handle that was not in the arguments")
+			return true
+		})
+	}
+	r.Content, r.Extra = keep(r.Content), keep(r.Extra)
+	return r
 }
 
 // success is the answer of a tool that exited with 0: its result message when

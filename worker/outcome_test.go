@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/toolfleet/toolfleet/agui"
 	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/sandbox"
@@ -62,5 +63,18 @@ func TestReminderIsStapledToFailuresToo(t *testing.T) {
 		if len(r.Extra) != 1 || r.Extra[0].Text != "\n\nbe kind" {
 			t.Errorf("exit code %d: extra is %+v", code, r.Extra)
 		}
+	}
+}
+
+func TestForeignFileHandles(t *testing.T) {
+	file := func(value string) agui.Part {
+		return agui.Media(agui.PartDocument, agui.Source{Type: agui.SourceFile, Value: value, Provider: "openai"})
+	}
+	r := foreign(call.Result{
+		Content: []agui.Part{agui.Text("a"), file("file-1"), file("file-2"), file("file"), file("")},
+		Extra:   []agui.Part{file("file-3")},
+	}, []byte(`{"attached":["file-1"],"note":"file-2 is not it"}`))
+	if len(r.Content) != 2 || r.Content[1].Source.Value != "file-1" || len(r.Extra) != 0 || len(r.Dropped) != 4 {
+		t.Errorf("got %+v", r)
 	}
 }

@@ -175,6 +175,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 		return a.finish(ctx, r)
 	}
 	r := outcome(spec, exit, cause, timeout)
+	r = foreign(r, args)
 	r.Execution = execution
 	if len(r.Dropped) > 0 {
 		a.logger.Warn("parts that no client may see were dropped from the tool's result", "parts", r.Dropped)

@@ -117,11 +117,18 @@ export const scenarios = {
   },
 
   async 'file source'(t) {
-    // The fleet gave out no handle, so one from inside a sandbox is a forgery
-    // of somebody's file: it is dropped, and the call is answered.
-    const thread = t.door.thread([['handle', {}]]);
-    const { content } = (await run(t, thread)).result(thread.calls[0].id);
-    t.check('a handle from a sandbox is dropped, without a placeholder', text(content) === 'Uploaded.' && media(content).length === 0, JSON.stringify(content));
+    // A handle that the call was given comes back; one that the sandbox made up
+    // is a forgery of somebody's file: it is dropped, and the call is answered.
+    const thread = t.door.thread([['handle', { file: 'file-1' }], ['handle', {}]]);
+    const done = await run(t, thread);
+    const [given, made] = thread.calls.map((c) => done.result(c.id).content);
+    if (t.client.legacy) {
+      t.check('the text is all that an older client gets', given === 'Uploaded.' && made === 'Uploaded.', JSON.stringify([given, made]));
+      return;
+    }
+    const [file, ...more] = media(given);
+    t.check('the handle that was given comes back as a file source', more.length === 0 && file?.source.type === 'file' && file.source.value === 'file-1' && file.source.provider === 'openai', JSON.stringify(given));
+    t.check('a handle from a sandbox is dropped, without a placeholder', text(made) === 'Uploaded.' && media(made).length === 0, JSON.stringify(made));
   },
 
   async 'error result'(t) {
