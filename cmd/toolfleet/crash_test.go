@@ -29,8 +29,15 @@ func TestKill9(t *testing.T) {
 		t.Fatalf("nothing was left by a kill -9 (%+v): the test proves nothing", before)
 	}
 
+	orphans := sandboxes(t, dir)
+
 	f = startFleet(t, dir, "--log-level", "debug")
 	began := time.Now()
+	for _, id := range orphans {
+		if n := tracesOf(t, id); n > 0 {
+			t.Errorf("the next fleet is ready and %d traces of sandbox %s are left", n, id)
+		}
+	}
 	if got := f.await(once); got.kind() != call.KindInterrupted || got.Status != call.StatusInterrupted {
 		t.Errorf("the call that may not be repeated ended as %q: %s", got.Status, got.text())
 	}
@@ -135,6 +142,35 @@ func places(t testing.TB, dir string) (run, worker string) {
 		t.Fatal("the fleet's state has no worker id or no containerd", err)
 	}
 	return filepath.Dir(string(socket[1])), strings.TrimSpace(string(id))
+}
+
+// sandboxes lists the ids of the sandboxes whose shims run.
+func sandboxes(t testing.TB, dir string) []string {
+	t.Helper()
+	run, _ := places(t, dir)
+	var ids []string
+	for _, pid := range processes("containerd-shim-runc-v2", run) {
+		args, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+		if m := regexp.MustCompile(`-id\x00([^\x00]+)`).FindSubmatch(args); err == nil && m != nil {
+			ids = append(ids, string(m[1]))
+		}
+	}
+	if len(ids) == 0 {
+		t.Fatal("no shim runs: the test proves nothing")
+	}
+	return ids
+}
+
+// tracesOf counts what is left of one sandbox: its shim, mounts, cgroups, and
+// the directories with its FIFOs and its bundle.
+func tracesOf(t testing.TB, id string) int {
+	t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(processes("containerd-shim-runc-v2", id)) + strings.Count(string(mounts), id) +
+		count(t, "/sys/fs/cgroup/toolfleet/*/"+id+"*", "/sys/fs/cgroup/*/toolfleet/*/"+id+"*", "/run/toolfleet/*/*/"+id+"*", "/run/toolfleet/*/*/*/*/"+id+"*")
 }
 
 func count(t testing.TB, patterns ...string) int {
