@@ -34,6 +34,10 @@ type Fleet struct {
 	http  *http.Client
 	// patience is how long a stream may stay broken before it is given up.
 	patience time.Duration
+	// silence is how long a stream may bring nothing before it counts as
+	// broken. A fleet sends a comment every 15 s, so only a network that died
+	// without a word is this silent.
+	silence time.Duration
 }
 
 // New makes the client of the fleet at rawURL. token may be empty.
@@ -42,7 +46,7 @@ func New(rawURL, token string) (*Fleet, error) {
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
 		return nil, fmt.Errorf("%q is not the URL of a fleet, such as http://127.0.0.1:8080", rawURL)
 	}
-	return &Fleet{base: base, token: token, http: &http.Client{}, patience: 30 * time.Second}, nil
+	return &Fleet{base: base, token: token, http: &http.Client{}, patience: 30 * time.Second, silence: time.Minute}, nil
 }
 
 // Problem is an answer that is not 2xx, as RFC 9457 tells it.

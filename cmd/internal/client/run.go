@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -95,7 +96,9 @@ func (r *run) follow(ctx context.Context) error {
 	)
 	connected := false
 	attempt := func() error {
-		res, err := r.connect(ctx)
+		conn, cut := context.WithCancelCause(ctx)
+		defer cut(nil)
+		res, err := r.connect(conn)
 		if err != nil {
 			// A fleet that was never there is not waited for.
 			if !connected || !errors.Is(err, ErrUnreachable) {
@@ -105,7 +108,12 @@ func (r *run) follow(ctx context.Context) error {
 		}
 		defer res.Body.Close()
 		connected = true
-		err = r.read(res)
+		alarm := time.AfterFunc(r.fleet.silence, func() { cut(errSilent) })
+		defer alarm.Stop()
+		err = r.read(&alive{res.Body, func() { alarm.Reset(r.fleet.silence) }})
+		if err != nil && ctx.Err() == nil && context.Cause(conn) != nil {
+			err = context.Cause(conn)
+		}
 		// Patience counts from here, where the connection was lost: a call
 		// that has nothing to say for an hour may lose any number of them. A
 		// connection on which not even the head of the run came was none.
@@ -159,10 +167,27 @@ func (r *run) connect(ctx context.Context) (*http.Response, error) {
 	return res, nil
 }
 
+// errSilent is why a connection was cut that brought nothing.
+var errSilent = errors.New("the stream has fallen silent")
+
+// alive tells of every piece that a stream brings, comments included.
+type alive struct {
+	io.Reader
+	heard func()
+}
+
+func (a *alive) Read(p []byte) (int, error) {
+	n, err := a.Reader.Read(p)
+	if n > 0 {
+		a.heard()
+	}
+	return n, err
+}
+
 // read passes on the events of one connection.
-func (r *run) read(res *http.Response) error {
+func (r *run) read(body io.Reader) error {
 	r.head, r.heard = nil, false
-	frames := agui.NewFrameReader(res.Body)
+	frames := agui.NewFrameReader(body)
 	for !r.done {
 		f, err := frames.Next()
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -374,5 +375,42 @@ func TestNewRefusesWhatIsNoFleet(t *testing.T) {
 		if _, err := New(u, ""); err == nil {
 			t.Errorf("New(%q) was taken", u)
 		}
+	}
+}
+
+// TestSilentStreamIsTakenUpAgain has a connection that brings the head of the
+// run and then nothing, not even the comments that a living fleet sends. One
+// whose only news is comments goes on.
+func TestSilentStreamIsTakenUpAgain(t *testing.T) {
+	gone := make(chan struct{})
+	silent := func(w http.ResponseWriter) {
+		stream(started, start, args, argsEnd, "#7 "+snapshot)(w)
+		w.(http.Flusher).Flush()
+		<-gone
+	}
+	quiet := func(w http.ResponseWriter) {
+		close(gone)
+		stream(started, start, args, argsEnd, snapshot)(w)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for range 40 {
+			<-tick.C
+			fmt.Fprint(w, ": alive\n\n")
+			w.(http.Flusher).Flush()
+		}
+		stream("#9 "+result, finished)(w)
+	}
+	s, c := newFleet(t, silent, quiet)
+	c.silence = 400 * time.Millisecond
+	var got []string
+	err := c.Call(t.Context(), request, func(string) {}, func(ev Event) error {
+		got = append(got, string(ev.JSON))
+		return nil
+	})
+	if err != nil || got[len(got)-1] != finished {
+		t.Errorf("error %v, events %q", err, got)
+	}
+	if want := []string{sent, "GET /v1/calls/" + key + "/events after 7"}; !slices.Equal(s.requests, want) {
+		t.Errorf("the requests are %q, want %q", s.requests, want)
 	}
 }
