@@ -24,5 +24,6 @@ if ((passed == 0)); then
 	echo "test: no test ran"
 	code=1
 fi
-echo "test: $passed passed, $failed failed, $skipped skipped in $SECONDS s"
+echo "test: took $SECONDS s"
+echo "test: $passed passed, $failed failed, $skipped skipped"
 exit "$code"
