@@ -37,7 +37,7 @@ build: ## build bin/{dispatcher,worker,toolfleet,agent}
 
 .PHONY: images
 images: setup ## build the example tools' images into bin/images
-	@examples/images.sh
+	@examples/images.sh >&2
 
 .PHONY: demo
 demo: setup images ## start a fleet, call every example, stop it, see that nothing is left
