@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/toolfleet/toolfleet/internal/httpd"
 )
 
 // Server is the HTTP door. Make one with [New] and run it once.
@@ -85,6 +87,7 @@ func (s *Server) Run(ctx context.Context) error {
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ErrorLog:          slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug),
 	}
+	quick := httpd.Quick(server)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(s.listener) }()
 
@@ -94,7 +97,10 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	s.stopping.Store(true)
-	err := s.shutdown(context.WithoutCancel(ctx), server, end)
+	err := s.shutdown(context.WithoutCancel(ctx), quick, end)
+	if err != nil {
+		err = errors.Join(err, server.Close())
+	}
 	if serveErr := <-served; !errors.Is(serveErr, http.ErrServerClosed) {
 		err = errors.Join(err, serveErr)
 	}
@@ -107,15 +113,12 @@ func (s *Server) Run(ctx context.Context) error {
 // endTimeout is how long handlers may take to return once they were told.
 const endTimeout = 5 * time.Second
 
-func (s *Server) shutdown(ctx context.Context, server *http.Server, end context.CancelCauseFunc) error {
+func (s *Server) shutdown(ctx context.Context, quick func(context.Context) error, end context.CancelCauseFunc) error {
 	stop := time.AfterFunc(s.config.Drain, func() { end(errShutdown) })
 	defer stop.Stop()
 	ctx, cancel := context.WithTimeout(ctx, s.config.Drain+endTimeout)
 	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		return errors.Join(err, server.Close())
-	}
-	return nil
+	return quick(ctx)
 }
 
 // ready says why the server should get no requests now.

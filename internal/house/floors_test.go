@@ -27,6 +27,7 @@ var floors = map[string]int{
 	"sandbox/wire":     0,
 	"internal/natsd":   0,
 	"internal/problem": 0,
+	"internal/httpd":   0,
 
 	"call":                     1,
 	"sandbox":                  1,

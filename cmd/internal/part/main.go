@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/internal/httpd"
 )
 
 // LogConfig says how a part logs: to standard error, as text or JSON.
@@ -131,12 +132,13 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, logger *slog.Log
 		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 	}
+	shutdown := httpd.Quick(srv)
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		stopped <- srv.Shutdown(end)
+		stopped <- shutdown(end)
 	}()
 	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
