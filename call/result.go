@@ -70,6 +70,16 @@ type Execution struct {
 	StartMs         int64 `json:"startMs"`
 	RunMs           int64 `json:"runMs"`
 	PeakMemoryBytes int64 `json:"peakMemoryBytes,omitempty"`
+	// CPUMs is the processor time of the tool and all it started, user and
+	// system together.
+	CPUMs int64 `json:"cpuMs,omitempty"`
+	// KilledBy says who killed a tool that did not end by itself: "fleet" (a
+	// stop, or a limit that ends the call), "kernel" (out of memory) or "tool"
+	// (a crash, or a signal from inside its own sandbox).
+	KilledBy string `json:"killedBy,omitempty"`
+	// StdoutBytes and StderrBytes are how much the tool wrote, kept or not.
+	StdoutBytes int64 `json:"stdoutBytes,omitempty"`
+	StderrBytes int64 `json:"stderrBytes,omitempty"`
 	// Truncated names the streams that lost bytes, or is empty.
 	Truncated []string `json:"truncated,omitempty"`
 }

@@ -145,7 +145,7 @@ func TestParseFaults(t *testing.T) {
 		{"cell", minimal + "isolation: cell\n", "7: isolation: isolation cell is not supported yet"},
 		{"network", minimal + "network: {allow: [\"api.example.com:443\"]}\n", "7: network: a network other than none is not supported yet"},
 		{"network of nonsense", minimal + "network: all\n", "7: network: is neither none nor"},
-		{"grace", minimal + "limits: {grace: 1s}\n", "7: limits.grace: a grace above 0s is not supported yet"},
+		{"grace", minimal + "limits: {grace: 11s}\n", "7: limits.grace: expected 0s to 10s, got 11s"},
 		{"secrets", minimal + "secrets: [{name: k, env: K, inject: {host: h, header: H}}]\n", "7: secrets: a secret is not supported yet"},
 		{"files", minimal + "files: {in: all}\n", "7: files: moving files is not supported yet"},
 		{"maxInFlight", minimal + "maxInFlight: 2\n", "7: maxInFlight: a limit on calls in flight is not supported yet"},

@@ -113,8 +113,9 @@ type MCP struct {
 type Limits struct {
 	// Timeout is in (0, 1h]; 30s by default.
 	Timeout Duration `json:"timeout"`
-	// Grace is to be the time between a polite and a hard end. There is no
-	// polite end yet: a tool is killed at once, and only 0 is taken.
+	// Grace is how long the tool has to end by itself after a SIGTERM, at its
+	// deadline, a cancel or a worker's stop; 0, the default, kills at once. It
+	// is at most [MaxGrace].
 	Grace Duration `json:"grace,omitempty"`
 	// CPU is in cores; 1 by default.
 	CPU float64 `json:"cpu"`

@@ -23,6 +23,9 @@ const (
 	MaxSpec = 128 << 10
 	// MaxQueueTimeout keeps the longest wait far below the log's horizon.
 	MaxQueueTimeout = 24 * time.Hour
+	// MaxGrace is less than what a worker gives its calls to end in when it
+	// stops.
+	MaxGrace = 10 * time.Second
 
 	maxCPU     = 1024
 	minMemory  = Bytes(8 << 20) // less does not hold the sandbox's own agent
@@ -199,8 +202,8 @@ func (v *validator) limits(s *Spec) {
 	if l.Timeout <= 0 || time.Duration(l.Timeout) > call.MaxTimeout {
 		v.fault("limits.timeout", "expected more than 0 and at most 1h, got %s", l.Timeout)
 	}
-	if l.Grace < 0 {
-		v.fault("limits.grace", "expected 0s or more, got %s", l.Grace)
+	if l.Grace < 0 || time.Duration(l.Grace) > MaxGrace {
+		v.fault("limits.grace", "expected 0s to %s, got %s", Duration(MaxGrace), l.Grace)
 	}
 	if math.IsNaN(l.CPU) || l.CPU < 0.01 || l.CPU > maxCPU {
 		v.fault("limits.cpu", "expected a number of cores between 0.01 and %d, got %v", maxCPU, l.CPU)
@@ -245,7 +248,6 @@ func (v *validator) notBuilt(s *Spec) {
 	v.unbuilt(s.Isolation == IsolationCell, "isolation", "isolation cell")
 	v.unbuilt(s.Type == TypeFunction && s.Runtime != "runc" && runtimeForm.MatchString(s.Runtime), "runtime", "a runtime other than runc")
 	v.unbuilt(!s.Network.None(), "network", "a network other than none")
-	v.unbuilt(s.Limits.Grace > 0, "limits.grace", "a grace above 0s")
 	v.unbuilt(len(s.Secrets) > 0, "secrets", "a secret")
 	v.unbuilt(len(s.Files) > 0, "files", "moving files")
 	v.unbuilt(s.MaxInFlight > 0, "maxInFlight", "a limit on calls in flight")

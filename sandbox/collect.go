@@ -23,21 +23,22 @@ type run struct {
 	fed   chan struct{} // closed when feed has returned
 	more  chan struct{} // the reader puts one when the stdin window opens
 
-	mu       sync.Mutex // guards the fields below, and is held while sink is called
-	closed   bool       // no more frames are taken
-	first    ending     // valid once ended is closed
-	isEnded  bool
-	credit   int // bytes of stdin that may be sent
-	began    time.Time
-	over     time.Time
-	stdout   []byte
-	overflow bool // stdout had more than limit
-	stderr   headTail
-	result   []byte
-	extra    int
+	mu      sync.Mutex // guards the fields below, and is held while sink is called
+	closed  bool       // no more frames are taken
+	first   ending     // valid once ended is closed
+	isEnded bool
+	credit  int // bytes of stdin that may be sent
+	began   time.Time
+	over    time.Time
+	stdout  []byte
+	wrote   int64 // bytes of stdout that came, kept or not
+	stderr  headTail
+	result  []byte
+	extra   int
 }
 
-// ending is what ended a run. One of exit, lost and cause is set.
+// ending is what ended a run. One of exit, lost and cause is set; exit beside
+// cause is how a tool ended that was asked to.
 type ending struct {
 	exit   *wire.Exit // the tool ended, and the agent said so
 	lost   error      // the stream ended or was broken before that
@@ -132,10 +133,10 @@ func (r *run) frame(f wire.Frame) error {
 }
 
 func (r *run) takeStdout(b []byte) {
+	r.wrote += int64(len(b))
 	room := r.limit - int64(len(r.stdout))
 	if int64(len(b)) > room {
 		b = b[:room]
-		r.overflow = true
 		r.endLocked(ending{cause: CauseOutputLimit, detail: fmt.Sprintf("it wrote more than %d bytes to stdout", r.limit)})
 	}
 	r.stdout = append(r.stdout, b...)

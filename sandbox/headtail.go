@@ -12,10 +12,12 @@ const (
 type headTail struct {
 	head, tail []byte
 	dropped    int64 // bytes between them
+	total      int64 // bytes of the whole stream
 }
 
 // add takes the next bytes of the stream.
 func (h *headTail) add(b []byte) {
+	h.total += int64(len(b))
 	n := min(len(b), stderrHead-len(h.head))
 	h.head = append(h.head, b[:n]...)
 	h.tail = append(h.tail, b[n:]...)

@@ -152,12 +152,27 @@ const (
 	CauseNotStarted  Cause = "not_started"   // exec failed: no such file, not executable; see Detail
 )
 
+// Killer says who killed a tool that did not end by itself.
+type Killer string
+
+// The killers. The kernel keeps no sender of a signal, so they are told by
+// what cannot be otherwise: this side knows what it killed, the counters of the
+// cgroup know what memory killed, and nothing else can reach into a sandbox.
+const (
+	KilledByFleet  Killer = "fleet"  // this side: a stop, or a limit that ends the call
+	KilledByKernel Killer = "kernel" // the out-of-memory killer
+	KilledByTool   Killer = "tool"   // the tool itself: a crash, or a signal from inside its sandbox
+)
+
 // Exit tells how the tool ended and what it said. It is returned for every end
 // of the tool, however ugly; an error beside it is a failure of ours.
 type Exit struct {
 	Cause  Cause
 	Code   int
 	Signal string
+	// KilledBy is "" for a tool that ended by itself, and for one whose whole
+	// sandbox was lost without a trace.
+	KilledBy Killer
 	// Met is the limit that the tool ran into (CauseOutOfMemory,
 	// CausePidsLimit or CauseDiskLimit), or "". It is told beside a Cause of
 	// exited with code 0 too: a tool that met a limit may have succeeded all
@@ -169,6 +184,8 @@ type Exit struct {
 	Stdout []byte
 	// Stderr holds at most 64 KiB: the head and the tail.
 	Stderr []byte
+	// StdoutBytes and StderrBytes are how much came, kept or not.
+	StdoutBytes, StderrBytes int64
 	// Result is the raw JSON of the result message from fd 3, or nil.
 	Result []byte
 	// ExtraResults counts result messages after the first, which are ignored.

@@ -15,9 +15,13 @@ func (r *run) exit(usage Usage) Exit {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e := verdict(r.first, usage)
+	if r.began.IsZero() { // what never ran was not killed
+		e.Signal, e.KilledBy = "", ""
+	}
 	e.Stdout, e.Stderr = r.stdout, r.stderr.bytes()
+	e.StdoutBytes, e.StderrBytes = r.wrote, r.stderr.total
 	e.Result, e.ExtraResults = r.result, r.extra
-	if r.overflow {
+	if r.wrote > int64(len(r.stdout)) {
 		e.Truncated = append(e.Truncated, "stdout")
 	}
 	if r.stderr.dropped > 0 {
@@ -50,16 +54,16 @@ func (r *run) failure() error {
 func verdict(first ending, usage Usage) Exit {
 	switch {
 	case first.cause != "":
-		return Exit{Cause: first.cause, Detail: first.detail}
+		return ended(first)
 	case first.lost != nil && usage.OOMKills > 0:
-		return Exit{Cause: CauseOutOfMemory, Detail: "the whole sandbox ran out of memory"}
+		return Exit{Cause: CauseOutOfMemory, Detail: "the whole sandbox ran out of memory", KilledBy: KilledByKernel}
 	case first.lost != nil:
 		return Exit{Cause: CauseProtocol, Detail: lostDetail(first.lost)}
 	}
 	x := first.exit
 	e := Exit{Cause: CauseExited, Code: x.Code, OutputHeld: x.Held}
 	if x.Signal != 0 {
-		e.Cause, e.Signal = CauseSignaled, signalName(x.Signal)
+		e.Cause, e.Signal, e.KilledBy = CauseSignaled, signalName(x.Signal), killer(x, usage)
 	}
 	e.Met = met(x, usage)
 	switch failed := x.Code != 0 || x.Signal != 0; {
@@ -71,6 +75,30 @@ func verdict(first ending, usage Usage) Exit {
 		e.Cause, e.Detail = CauseProtocol, "it wrote a line to fd 3 that is too long"
 	}
 	return e
+}
+
+// ended is the end of a tool that this side brought about: by SIGKILL, unless
+// the tool used its grace to end by itself.
+func ended(first ending) Exit {
+	e := Exit{Cause: first.cause, Detail: first.detail, Signal: signalName(int(unix.SIGKILL)), KilledBy: KilledByFleet}
+	switch x := first.exit; {
+	case x == nil:
+	case x.Signal != 0:
+		e.Signal = signalName(x.Signal)
+	default:
+		e.Code, e.Signal, e.KilledBy, e.OutputHeld = x.Code, "", "", x.Held
+	}
+	return e
+}
+
+// killer tells who sent the signal that ended a tool which we did not end. The
+// out-of-memory killer sends SIGKILL and counts it; a tool that aborts because
+// it got no memory has ended itself.
+func killer(x *wire.Exit, usage Usage) Killer {
+	if x.Signal == int(unix.SIGKILL) && usage.OOMKills > 0 {
+		return KilledByKernel
+	}
+	return KilledByTool
 }
 
 // met tells which limit the tool ran into. Memory and disk share one cgroup:

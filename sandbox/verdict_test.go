@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -47,6 +48,42 @@ func TestVerdict(t *testing.T) {
 		if got := signalName(n); got != want {
 			t.Errorf("signal %d is %q, want %q", n, got, want)
 		}
+	}
+}
+
+// TestPain56WhoKilledIt: an end names its signal and its killer, and nothing is
+// guessed from the number of a signal.
+func TestPain56WhoKilledIt(t *testing.T) {
+	exit := func(x wire.Exit) ending { return ending{exit: &x} }
+	oom := Usage{OOMKills: 1}
+	for _, c := range []struct {
+		name  string
+		first ending
+		usage Usage
+		want  Exit
+	}{
+		{"success", exit(wire.Exit{}), Usage{}, Exit{}},
+		{"an exit with 137", exit(wire.Exit{Code: 137}), Usage{}, Exit{Code: 137}},
+		{"its own SIGKILL", exit(wire.Exit{Signal: 9}), Usage{}, Exit{Signal: "SIGKILL", KilledBy: KilledByTool}},
+		{"a crash", exit(wire.Exit{Signal: 11}), Usage{}, Exit{Signal: "SIGSEGV", KilledBy: KilledByTool}},
+		{"out of memory", exit(wire.Exit{Signal: 9}), oom, Exit{Signal: "SIGKILL", KilledBy: KilledByKernel}},
+		{"an abort for want of memory", exit(wire.Exit{Signal: 6}), oom, Exit{Signal: "SIGABRT", KilledBy: KilledByTool}},
+		{"the sandbox out of memory", ending{lost: io.EOF}, oom, Exit{KilledBy: KilledByKernel}},
+		{"the sandbox lost", ending{lost: io.EOF}, Usage{}, Exit{}},
+		{"stopped", ending{cause: CauseStopped}, oom, Exit{Signal: "SIGKILL", KilledBy: KilledByFleet}},
+		{"stopped, and it heard", ending{cause: CauseStopped, exit: &wire.Exit{Code: 3}}, Usage{}, Exit{Code: 3}},
+		{"stopped, and it obeyed", ending{cause: CauseStopped, exit: &wire.Exit{Signal: 15}}, Usage{}, Exit{Signal: "SIGTERM", KilledBy: KilledByFleet}},
+		{"over its output limit", ending{cause: CauseOutputLimit}, Usage{}, Exit{Signal: "SIGKILL", KilledBy: KilledByFleet}},
+	} {
+		r := run{first: c.first, began: time.Now()}
+		got := r.exit(c.usage)
+		if got.Code != c.want.Code || got.Signal != c.want.Signal || got.KilledBy != c.want.KilledBy {
+			t.Errorf("%s: code %d, signal %q, killed by %q, want %+v", c.name, got.Code, got.Signal, got.KilledBy, c.want)
+		}
+	}
+	r := run{first: ending{cause: CauseStopped}}
+	if got := r.exit(Usage{}); got.Signal != "" || got.KilledBy != "" {
+		t.Errorf("stopped before it began: signal %q, killed by %q", got.Signal, got.KilledBy)
 	}
 }
 

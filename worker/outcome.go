@@ -20,7 +20,7 @@ import (
 // outcome turns the end of a tool into the result of its call. cause is the
 // cause of the run's context, timeout the time the tool had.
 func outcome(spec *catalog.Spec, exit sandbox.Exit, cause error, timeout time.Duration) call.Result {
-	r := answer(spec, exit, cause, timeout)
+	r := evidence(answer(spec, exit, cause, timeout), exit)
 	if spec.Reminder != "" {
 		r.Extra = append(r.Extra, call.Reminder(spec.Reminder))
 	}
@@ -42,9 +42,7 @@ func answer(spec *catalog.Spec, exit sandbox.Exit, cause error, timeout time.Dur
 		}
 		return r
 	case sandbox.CauseSignaled:
-		r := call.Failure(call.KindCrashed, fmt.Sprintf("The tool was killed by signal %s.%s", exit.Signal, said(exit)), partial(exit)...)
-		r.Error.Signal = exit.Signal
-		return r
+		return call.Failure(call.KindCrashed, fmt.Sprintf("The tool was killed by signal %s.%s", exit.Signal, said(exit)), partial(exit)...)
 	case sandbox.CauseStopped:
 		if errors.Is(cause, errTimeout) {
 			return call.Failure(call.KindTimeout, fmt.Sprintf("The tool did not end within %s and was stopped.%s", timeout, said(exit)), partial(exit)...)
@@ -59,6 +57,19 @@ func answer(spec *catalog.Spec, exit sandbox.Exit, cause error, timeout time.Dur
 		return call.Failure(kind, sentence+said(exit), partial(exit)...)
 	}
 	return call.Failure(call.KindInternal, "The tool ended in a way the fleet does not know.", partial(exit)...)
+}
+
+// evidence puts the code or the signal of the tool's end into its error,
+// whatever the error is: a kind says what went wrong, and they say how it looked.
+func evidence(r call.Result, exit sandbox.Exit) call.Result {
+	if r.Error == nil {
+		return r
+	}
+	r.Error.Signal = exit.Signal
+	if exit.Code != 0 {
+		r.Error.ExitCode = &exit.Code
+	}
+	return r
 }
 
 // limit says which limit of the spec a tool ran into, and how that is said. The
@@ -133,7 +144,6 @@ func exitCode(exit sandbox.Exit) call.Result {
 	}
 	r := call.Failure(call.KindToolError, fmt.Sprintf("The tool exited with code %d.%s", exit.Code, said(exit)), parts...)
 	r.Extra = extra
-	r.Error.ExitCode = &exit.Code
 	return r
 }
 

@@ -56,6 +56,28 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
+// TestPain56Evidence: whatever the kind of an error, the code or the signal of
+// the process is beside it.
+func TestPain56Evidence(t *testing.T) {
+	spec := &catalog.Spec{Output: "auto"}
+	for _, exit := range []sandbox.Exit{
+		{Cause: sandbox.CauseStopped, Signal: "SIGKILL"},
+		{Cause: sandbox.CauseOutOfMemory, Signal: "SIGKILL"},
+		{Cause: sandbox.CauseSignaled, Signal: "SIGSEGV"},
+		{Cause: sandbox.CauseDiskLimit, Code: 2},
+		{Cause: sandbox.CauseExited, Code: 3},
+	} {
+		e := outcome(spec, exit, errTimeout, time.Second).Error
+		code := 0
+		if e.ExitCode != nil {
+			code = *e.ExitCode
+		}
+		if e.Signal != exit.Signal || code != exit.Code {
+			t.Errorf("%s: code %d, signal %q, want %d, %q", exit.Cause, code, e.Signal, exit.Code, exit.Signal)
+		}
+	}
+}
+
 func TestReminderIsStapledToFailuresToo(t *testing.T) {
 	spec := &catalog.Spec{Output: "auto", Reminder: "be kind"}
 	for _, code := range []int{0, 1} {

@@ -144,6 +144,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 		User:        spec.User,
 		Stdin:       args,
 		OutputLimit: int64(spec.Limits.Output),
+		Grace:       time.Duration(spec.Limits.Grace),
 	}, voice.sink())
 	defer a.Sandboxes.Discard(sb)
 	cause := context.Cause(runCtx)
@@ -155,6 +156,10 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 		StartMs:         started.Sub(a.began).Milliseconds(),
 		RunMs:           time.Since(started).Milliseconds(),
 		PeakMemoryBytes: exit.Usage.PeakMemory,
+		CPUMs:           exit.Usage.CPU.Milliseconds(),
+		KilledBy:        string(exit.KilledBy),
+		StdoutBytes:     exit.StdoutBytes,
+		StderrBytes:     exit.StderrBytes,
 		Truncated:       exit.Truncated,
 	}
 	switch {
