@@ -116,6 +116,29 @@ func TestCallRunsAndShowsAsOneRun(t *testing.T) {
 	}
 }
 
+// Await says the same to whoever submitted first, to whoever comes again, and
+// as a look at the call.
+func TestAwait(t *testing.T) {
+	f := dispatchtest.New(t, dispatchtest.Spec("echo", nil))
+	f.Work(t, map[string]dispatchtest.Tool{"echo": echo})
+	c := newCall("echo", `{"text":"hi"}`, "c1")
+	for _, again := range []bool{false, true} {
+		ticket := submit(t, f, c)
+		st, err := f.Await(t.Context(), ticket)
+		if err != nil || ticket.New == again {
+			t.Fatal(ticket.New, err)
+		}
+		want, err := f.Status(t.Context(), ticket.Ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.Job = want.Job // its times have lost a clock reading
+		if diff := cmp.Diff(want, st); diff != "" || st.Status != call.StatusSucceeded {
+			t.Errorf("again %t: %s is not what the log says: %s", again, st.Status, diff)
+		}
+	}
+}
+
 func TestSameCallAgainIsTheSameTicket(t *testing.T) {
 	f := dispatchtest.New(t, dispatchtest.Spec("echo", nil))
 	c := newCall("echo", `{"text":"hi"}`, "c1")
@@ -416,6 +439,9 @@ func TestWaitsEndWithTheCauseOfTheirContext(t *testing.T) {
 	defer cancel()
 	if _, err := f.Wait(ctx, ticket.Ref); !errors.Is(err, cause) {
 		t.Errorf("wait: %v", err)
+	}
+	if _, err := f.Await(ctx, ticket); !errors.Is(err, cause) {
+		t.Errorf("await: %v", err)
 	}
 	run, err := f.Follow(t.Context(), ticket.Ref, dispatch.FollowOptions{})
 	if err != nil {

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/toolfleet/toolfleet/agui"
 	"github.com/toolfleet/toolfleet/blob"
@@ -46,35 +45,29 @@ func (d *Dispatcher) Wait(ctx context.Context, ref results.Ref) (call.Result, er
 	if err != nil {
 		return call.Result{}, classify(ctx, err)
 	}
-	if st.Result != nil {
-		return *st.Result, nil
-	}
-	f, err := d.Log.Follow(ctx, ref, st.LastSeq)
+	st, err = d.Log.Await(ctx, ref, st)
 	if err != nil {
 		return call.Result{}, classify(ctx, err)
 	}
-	defer f.Stop()
-	for {
-		e, err := f.Next(ctx)
-		if err != nil {
-			return call.Result{}, classify(ctx, err)
-		}
-		if e.Kind == results.KindResult {
-			return resultOf(e)
-		}
-	}
+	return *st.Result, nil
 }
 
-func resultOf(e results.Entry) (call.Result, error) {
-	ev, err := e.Event()
+// Await waits for the end of a call that was submitted and says where it stands
+// then; when ctx is done first it returns the cause. A call that the submit
+// made is followed from its admission, which asks the log nothing.
+func (d *Dispatcher) Await(ctx context.Context, t Ticket) (Standing, error) {
+	st := t.admitted
+	if !t.New {
+		var err error
+		if st, err = d.Log.Look(ctx, t.Ref); err != nil {
+			return Standing{}, classify(ctx, err)
+		}
+	}
+	st, err := d.Log.Await(ctx, t.Ref, st)
 	if err != nil {
-		return call.Result{}, err
+		return Standing{}, classify(ctx, err)
 	}
-	res, ok := ev.(agui.ToolCallResult)
-	if !ok {
-		return call.Result{}, fmt.Errorf("dispatch: entry %d is no result but %s", e.Seq, ev.EventType())
-	}
-	return call.ResultOf(res)
+	return Standing{State: st, Status: statusOf(st)}, nil
 }
 
 // List lists a tenant's calls, newest first.

@@ -24,6 +24,9 @@ type Ticket struct {
 	Call call.Call
 	// New is false when the call was known already.
 	New bool
+
+	// admitted is the call as it stood behind its admission.
+	admitted results.State
 }
 
 // Submit takes a call: checks it, opens its log, queues the job. c.Arguments
@@ -61,6 +64,7 @@ func (d *Dispatcher) Submit(ctx context.Context, c call.Call) (Ticket, error) {
 		return Ticket{}, classify(ctx, err)
 	}
 	t := ticket(opened.Job, opened.New)
+	t.admitted = results.State{Job: opened.Job, LastSeq: opened.Seq}
 	if opened.New {
 		d.Metrics.CallAdmitted(toolLabel(job))
 	}

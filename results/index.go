@@ -129,9 +129,7 @@ func read(e Entry) (func(*record), error) {
 		var c claim
 		err := value(e.Data, nameClaim, &c)
 		return func(r *record) {
-			if c.Attempt >= r.Claims {
-				r.Claims, r.Claimed, r.ClaimedBy = c.Attempt, e.Time, c.Worker
-			}
+			r.count(c.Attempt, e.Time, c.Worker)
 		}, err
 	case KindStart:
 		m, err := markerOf(e)
@@ -139,6 +137,7 @@ func read(e Entry) (func(*record), error) {
 			if r.Start == nil || r.Start.Time.Before(m.Time) {
 				r.Start = m
 			}
+			r.started(m)
 		}, err
 	case KindCancel:
 		var c cancelRequest

@@ -141,11 +141,7 @@ type Unfinished struct {
 	Refused  bool
 	Admitted time.Time
 	Expires  time.Time
-	// Claims is the number of the newest claim, 0 for none; it was made at
-	// Claimed by ClaimedBy.
-	Claims    int
-	Claimed   time.Time
-	ClaimedBy Worker
+	Attempts
 	// Start is the newest start, nil for none.
 	Start *Marker
 	// Cancel is the reason of a cancel, nil when there was none.

@@ -13,12 +13,8 @@ import (
 // State is where a call stands, read back from its log in one look.
 type State struct {
 	Job catalog.Job
-	// Claims is the number of the last claim, 0 for none; it was made at
-	// Claimed by ClaimedBy.
-	Claims    int
-	Claimed   time.Time
-	ClaimedBy Worker
-	Start     *Marker
+	Attempts
+	Start *Marker
 	// Cancel is the reason of a cancel, nil when there was none.
 	Cancel *string
 	Result *call.Result
@@ -26,6 +22,30 @@ type State struct {
 	Ended time.Time
 	// LastSeq is the sequence of the last event of the log.
 	LastSeq uint64
+}
+
+// Attempts is how often workers have taken a call. A claim counts, and so does
+// a start: a worker that has its sandbox at hand starts without a claim before.
+type Attempts struct {
+	// Claims is the number of the last attempt, 0 for none; it was made at
+	// Claimed by ClaimedBy.
+	Claims    int
+	Claimed   time.Time
+	ClaimedBy Worker
+}
+
+// count notes attempt n. Entries come in any order.
+func (a *Attempts) count(n int, at time.Time, by Worker) {
+	if n >= a.Claims {
+		a.Claims, a.Claimed, a.ClaimedBy = n, at, by
+	}
+}
+
+// started notes a start, which counts unless it was no start of a tool.
+func (a *Attempts) started(m *Marker) {
+	if !m.Void {
+		a.count(m.Attempt, m.Time, m.Worker)
+	}
 }
 
 // Look reads a call's state. ErrNotFound when there is no log.
@@ -56,6 +76,51 @@ func (l *Log) Look(ctx context.Context, ref Ref) (State, error) {
 	return s, nil
 }
 
+// Untouched reports whether nothing has happened to a call since it was
+// admitted: no claim, no start, no cancel, no result. It is what nearly every
+// delivery finds, and a tenth of a look: one question, and an answer without a
+// message in it. When it is false, look.
+//
+// It does not see whether there is a log. Only one that is older than [MaxAge]
+// may be gone, so it is always false for a job that is about to be.
+func (l *Log) Untouched(ctx context.Context, job *catalog.Job) (bool, error) {
+	ref := Ref{Tenant: job.Call.Tenant, Key: job.Call.Key()}
+	if err := ref.check(); err != nil {
+		return false, err
+	}
+	if time.Since(job.Admitted) > MaxAge/2 {
+		return false, nil
+	}
+	return l.server.none(ctx, ref.subject(KindClaim), ref.subject(KindStart), ref.subject(KindCancel), ref.subject(KindResult))
+}
+
+// Await follows a call from where it stood until it has ended, and returns where
+// it stands then.
+//
+// Behind the admission of a moment ago that is a question to nobody: the shared
+// follower brings every entry.
+func (l *Log) Await(ctx context.Context, ref Ref, s State) (State, error) {
+	if s.Result != nil {
+		return s, nil
+	}
+	f, err := l.Follow(ctx, ref, s.LastSeq)
+	if err != nil {
+		return State{}, err
+	}
+	defer f.Stop()
+	for s.Result == nil {
+		e, err := f.Next(ctx)
+		if err != nil {
+			return State{}, err
+		}
+		s.LastSeq = e.Seq
+		if err := s.take(e); err != nil {
+			return State{}, fmt.Errorf("results: follow %s: %w", ref.Key, err)
+		}
+	}
+	return s, nil
+}
+
 // take notes what one entry says.
 func (s *State) take(e Entry) (err error) {
 	switch e.Kind {
@@ -64,9 +129,11 @@ func (s *State) take(e Entry) (err error) {
 	case KindClaim:
 		var c claim
 		err = value(e.Data, nameClaim, &c)
-		s.Claims, s.Claimed, s.ClaimedBy = c.Attempt, e.Time, c.Worker
+		s.count(c.Attempt, e.Time, c.Worker)
 	case KindStart:
-		s.Start, err = markerOf(e)
+		if s.Start, err = markerOf(e); err == nil {
+			s.started(s.Start)
+		}
 	case KindCancel:
 		var c cancelRequest
 		err = value(e.Data, nameCancel, &c)

@@ -124,6 +124,25 @@ func (s server) lasts(ctx context.Context, ref Ref) ([]Entry, error) {
 	return s.batch(ctx, getRequest{MultiLast: []string{ref.subject("*")}, Batch: 16})
 }
 
+// none reports whether there is no message on any of the subjects. Of an answer
+// with messages only the first comes, and says enough.
+func (s server) none(ctx context.Context, subjects ...string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	msg, err := s.nc.RequestWithContext(ctx, s.api+"DIRECT.GET."+Stream, mustJSON(getRequest{MultiLast: subjects, Batch: 1}))
+	if err != nil {
+		return false, fmt.Errorf("results: read: %w", err)
+	}
+	switch status := msg.Header.Get("Status"); status {
+	case "":
+		return false, nil
+	case "404":
+		return true, nil
+	default:
+		return false, fmt.Errorf("results: read: server says %s %s", status, msg.Header.Get("Description"))
+	}
+}
+
 func (s server) batch(ctx context.Context, r getRequest) ([]Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/dispatch"
 	"github.com/toolfleet/toolfleet/results"
 )
 
@@ -81,7 +82,7 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*huma.StreamRespo
 	if wantsStream(in.Accept) {
 		return s.stream(ctx, t.Ref, 0)
 	}
-	return s.answer(ctx, t.Ref, wait)
+	return s.answer(ctx, t, wait)
 }
 
 // forever is the wait of a request that does not say.
@@ -107,13 +108,8 @@ var errWaited = errors.New("httpapi: waited long enough")
 
 // answer waits for the call to end and shows it, or shows where it stands when
 // the wait is over.
-func (s *Server) answer(ctx context.Context, ref results.Ref, wait time.Duration) (*huma.StreamResponse, error) {
-	if wait != 0 {
-		if err := s.wait(ctx, ref, wait); err != nil {
-			return nil, s.fail(ctx, err)
-		}
-	}
-	st, err := s.config.Dispatcher.Status(ctx, ref)
+func (s *Server) answer(ctx context.Context, t dispatch.Ticket, wait time.Duration) (*huma.StreamResponse, error) {
+	st, err := s.await(ctx, t, wait)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -121,26 +117,30 @@ func (s *Server) answer(ctx context.Context, ref results.Ref, wait time.Duration
 	if st.Result == nil {
 		status = http.StatusAccepted
 	}
-	view := s.viewCall(ctx, ref, st)
+	view := s.viewCall(ctx, t.Ref, st)
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
-		hc.SetHeader("Location", location(ref.Key))
+		hc.SetHeader("Location", location(t.Key))
 		hc.SetHeader("Content-Type", "application/json")
 		hc.SetStatus(status)
 		writeJSON(hc, view)
 	}}, nil
 }
 
-// wait returns when the call has ended or the wait is over.
-func (s *Server) wait(ctx context.Context, ref results.Ref, wait time.Duration) error {
-	if wait != forever {
-		bounded, cancel := context.WithTimeoutCause(ctx, wait, errWaited)
-		defer cancel()
-		ctx = bounded
+// await says where the call stands when it has ended or the wait is over.
+func (s *Server) await(ctx context.Context, t dispatch.Ticket, wait time.Duration) (dispatch.Standing, error) {
+	switch wait {
+	case 0:
+		return s.config.Dispatcher.Status(ctx, t.Ref)
+	case forever:
+		return s.config.Dispatcher.Await(ctx, t)
 	}
-	if _, err := s.config.Dispatcher.Wait(ctx, ref); err != nil && !errors.Is(err, errWaited) {
-		return err
+	bounded, cancel := context.WithTimeoutCause(ctx, wait, errWaited)
+	defer cancel()
+	st, err := s.config.Dispatcher.Await(bounded, t)
+	if errors.Is(err, errWaited) {
+		return s.config.Dispatcher.Status(ctx, t.Ref)
 	}
-	return nil
+	return st, err
 }
 
 // writeJSON writes v without a trailing thought: when it fails the client is

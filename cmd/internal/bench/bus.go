@@ -1,106 +1,190 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"strconv"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
 
-	"github.com/toolfleet/toolfleet/agui"
 	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/cmd/internal/part"
 	"github.com/toolfleet/toolfleet/dispatch"
 	"github.com/toolfleet/toolfleet/internal/natsd"
+	"github.com/toolfleet/toolfleet/metrics"
 	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/results"
+	"github.com/toolfleet/toolfleet/worker"
 )
 
-// bus is a fleet without sandboxes: what is left is what the log and the queue
-// cost a call.
+// busSlots is how many calls the fleet without sandboxes runs at once.
+const busSlots = 8
+
+// bus is a fleet in this process whose sandboxes cost nothing: what is left is
+// what the doors, the log, the queue and the worker cost a call.
 type bus struct {
 	server *natsd.Server
 	nc     *nats.Conn
 	d      *dispatch.Dispatcher
+	url    string
+	http   http.Client
 	stop   context.CancelFunc
-	done   []chan error
-	n      int
+	parts  *errgroup.Group
+	n      atomic.Int64
 }
 
-// echo answers every call at once.
-type echo struct{ log *results.Log }
-
-// Handle implements [queue.Handler].
-func (e echo) Handle(ctx context.Context, d *queue.Delivery) {
-	ref := results.Ref{Tenant: d.Job.Call.Tenant, Key: d.Job.Call.Key()}
-	_, err := e.log.Finish(ctx, ref, d.Job.Call.ToolCallID, call.Result{Content: []agui.Part{agui.Text("6")}})
-	if err == nil {
-		_ = d.Ack(ctx) // a lost one shows as a call that takes 15 s
-	}
-}
-
-func openBus(ctx context.Context, dir string) (*bus, error) {
-	c, err := catalog.New([]catalog.Spec{{
-		APIVersion: catalog.APIVersion, Kind: catalog.Kind, Name: "echo", Description: "Answers.", Type: catalog.TypeFunction, Image: "local/none:1",
-		Command: []string{"/tool"}, Class: "default", QueueTimeout: catalog.Duration(time.Minute), Parameters: []byte(`{"type":"object"}`),
-	}})
-	if err != nil {
-		return nil, err
-	}
-	b := &bus{}
+func openBus(ctx context.Context, dir string) (b *bus, err error) {
+	b = &bus{http: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.close())
+		}
+	}()
 	if b.server, err = natsd.Start(ctx, natsd.Config{StoreDir: dir}); err != nil {
-		return nil, err
+		return b, err
 	}
 	if b.nc, err = b.server.Connect(); err != nil {
-		b.server.Shutdown()
-		return nil, err
-	}
-	p, err := part.OpenBus(ctx, b.nc, nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return nil, errors.Join(err, b.close())
+		return b, err
 	}
 	logger := slog.New(slog.DiscardHandler)
-	b.d = &dispatch.Dispatcher{Log: p.Log, Queue: p.Queue, Catalog: c, Blobs: p.Blobs, Logger: logger}
-	server := &queue.Server{Queue: p.Queue, Handler: echo{p.Log}, Slots: 1, Drain: time.Second, Log: logger}
-	ctx, b.stop = context.WithCancel(ctx)
-	for _, run := range []func(context.Context) error{p.Log.Run, server.Run} {
-		done := make(chan error, 1)
-		go func() { done <- run(ctx) }()
-		b.done = append(b.done, done)
+	p, err := part.OpenBus(ctx, b.nc, nil, logger)
+	if err != nil {
+		return b, err
 	}
-	return b, nil
+	return b, b.start(ctx, p, logger)
 }
 
-// call submits a call and follows it to its result.
+// start begins the parts of the fleet.
+func (b *bus) start(ctx context.Context, p *part.Bus, logger *slog.Logger) error {
+	echo := catalog.Spec{Name: "echo", Description: "Answers.", Image: "local/none:1", Command: []string{"/tool"}, Parameters: []byte(`{"type":"object"}`)}
+	echo.SetDefaults()
+	tools := []catalog.Spec{echo}
+	c, err := catalog.New(tools)
+	if err != nil {
+		return err
+	}
+	m := metrics.New(part.Registry())
+	b.d = &dispatch.Dispatcher{Log: p.Log, Queue: p.Queue, Catalog: c, Blobs: p.Blobs, Metrics: m, Logger: logger}
+	doors, err := part.StartDispatcher(part.DispatcherConfig{Listen: "127.0.0.1:0"}, p, tools, m, part.Process{Drain: time.Second}, logger)
+	if err != nil {
+		return err
+	}
+	b.url = doors.URL()
+	self := results.Worker{ID: "bench", Incarnation: "1"}
+	server := &queue.Server{
+		Queue: p.Queue, Slots: busSlots, Drain: time.Second, Log: logger, Metrics: m,
+		Handler: &worker.Worker{Self: self, Log: p.Log, Blobs: p.Blobs, Sandboxes: &instant{}, Alive: p.Registry.Alive, Metrics: m, Logger: logger},
+	}
+	ctx, b.stop = context.WithCancel(ctx)
+	b.parts, ctx = errgroup.WithContext(ctx)
+	for _, run := range []func(context.Context) error{p.Log.Run, server.Run, doors.Run} {
+		b.parts.Go(func() error { return run(ctx) })
+	}
+	return nil
+}
+
+// call submits a call and waits for its result.
 func (b *bus) call(ctx context.Context) error {
-	b.n++
 	t, err := b.d.Submit(ctx, call.Call{
-		Tenant: call.DefaultTenant, ThreadID: "bench", RunID: "bench", Scope: strconv.Itoa(b.n), ToolCallID: "call",
+		Tenant: call.DefaultTenant, ThreadID: "bench", RunID: "bench", Scope: strconv.FormatInt(b.n.Add(1), 10), ToolCallID: "call",
 		Tool: "echo", Arguments: "{}",
 	})
 	if err != nil {
 		return err
 	}
-	_, err = b.d.Wait(ctx, t.Ref)
-	if errors.Is(err, io.EOF) {
-		return nil
+	st, err := b.d.Await(ctx, t)
+	if err == nil && st.Result.IsError {
+		err = fmt.Errorf("bench: the call failed: %s", st.Result.Error.Message)
 	}
 	return err
 }
 
+// post does the same through the HTTP door.
+func (b *bus) post(ctx context.Context) error {
+	return post(ctx, &b.http, b.url, []byte(`{"tool":"echo","arguments":{}}`))
+}
+
+// post makes a call at a door and sees that it succeeded.
+func post(ctx context.Context, client *http.Client, url string, body []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/calls", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK || !bytes.Contains(answer, []byte(`"succeeded"`)) {
+		return fmt.Errorf("the call was answered with %d: %.500s", resp.StatusCode, answer)
+	}
+	return nil
+}
+
+// effort is what many calls took together.
+type effort struct {
+	// rate is calls a second.
+	rate float64
+	// cpu is the time that the whole process was on a processor for one call,
+	// its client among the rest.
+	cpu time.Duration
+}
+
+// flood makes n calls, so many of them at once.
+func flood(ctx context.Context, n, atOnce int, f func(context.Context) error) (effort, error) {
+	g, gctx := errgroup.WithContext(ctx)
+	began, used := time.Now(), cpuTime()
+	var done atomic.Int64
+	for range atOnce {
+		g.Go(func() error {
+			for done.Add(1) <= int64(n) {
+				if err := f(gctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return effort{}, err
+	}
+	return effort{rate: float64(n) / time.Since(began).Seconds(), cpu: (cpuTime() - used) / time.Duration(n)}, nil
+}
+
+// cpuTime is how long this process has been on a processor.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // fails for a bad argument only
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
 func (b *bus) close() error {
-	var errs []error
+	var err error
 	if b.stop != nil {
 		b.stop()
-		for _, done := range b.done {
-			errs = append(errs, <-done)
-		}
+		err = b.parts.Wait()
 	}
-	b.nc.Close()
-	b.server.Shutdown()
-	return errors.Join(errs...)
+	b.http.CloseIdleConnections()
+	if b.nc != nil {
+		b.nc.Close()
+	}
+	if b.server != nil {
+		b.server.Shutdown()
+	}
+	return err
 }

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -102,24 +101,7 @@ func (f *fleet) stop() error {
 // call submits a call and waits for its result.
 func (f *fleet) call(ctx context.Context, tool string) error {
 	body := fmt.Appendf(nil, `{"tool":%q,"arguments":{"text":"to be or not to be"}}`, tool)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url+"/v1/calls", bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := f.http.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK || !bytes.Contains(answer, []byte(`"succeeded"`)) {
-		return fmt.Errorf("the call was answered with %d: %.500s", resp.StatusCode, answer)
-	}
-	return nil
+	return post(ctx, &f.http, f.url, body)
 }
 
 // full waits until the pool is full and nothing else goes on.
