@@ -279,10 +279,16 @@ func (s *Spec) Info() tool.Info {
 	}
 }
 
-// Sandbox is the part of the spec that shapes a sandbox and keys the pool.
-func (s *Spec) Sandbox() sandbox.Spec {
+// Sandbox is the part of the spec that shapes a sandbox and keys the pool. A
+// container of cells serves many calls, all of one tool and one tenant; any
+// other serves one call, and tools of one shape share them.
+func (s *Spec) Sandbox(tenant string) sandbox.Spec {
+	owner := ""
+	if s.Isolation == IsolationCell {
+		owner = tenant + "/" + s.Name // neither can have a slash
+	}
 	return sandbox.Spec{
-		Image: s.Image, Pull: s.Pull, Runtime: s.Runtime, Isolation: s.Isolation,
+		Image: s.Image, Pull: s.Pull, Runtime: s.Runtime, Isolation: s.Isolation, Owner: owner,
 		Limits: sandbox.Limits{CPU: s.Limits.CPU, Memory: int64(s.Limits.Memory), Disk: int64(s.Limits.Disk), Pids: s.Limits.Pids},
 	}
 }

@@ -27,6 +27,12 @@ type Metrics struct {
 	sandboxFailures *prometheus.CounterVec
 	sandboxesSwept  *prometheus.CounterVec
 
+	poolWarm     *prometheus.GaugeVec
+	poolTarget   *prometheus.GaugeVec
+	poolGets     *prometheus.CounterVec
+	poolFailures *prometheus.CounterVec
+	hostObjects  *prometheus.GaugeVec
+
 	progressDropped *prometheus.CounterVec
 	appendsLost     *prometheus.CounterVec
 	resultsDropped  prometheus.Counter
@@ -79,6 +85,12 @@ func New(reg prometheus.Registerer) *Metrics {
 		sandboxStart:    f.histogram("sandbox_start_duration_seconds", "Time from asking for a sandbox until its agent is ready, by runtime and whether it was warm or cold.", startBuckets, "runtime", "temperature"),
 		sandboxFailures: f.counter("sandbox_failures_total", "Sandboxes that failed for a reason of ours, by runtime.", "runtime"),
 		sandboxesSwept:  f.counter("sandboxes_swept_total", "Sandboxes that a dead worker left behind and the sweep removed, by runtime.", "runtime"),
+
+		poolWarm:     f.gauge("pool_warm", "Sandboxes that wait in this worker's pool, by runtime and isolation.", "runtime", "isolation"),
+		poolTarget:   f.gauge("pool_target", "Sandboxes that should wait in this worker's pool, as its calls come now, by runtime and isolation.", "runtime", "isolation"),
+		poolGets:     f.counter("pool_gets_total", "Sandboxes that calls asked the pool for, by runtime, isolation and outcome (hit, miss).", "runtime", "isolation", "outcome"),
+		poolFailures: f.counter("pool_refill_failures_total", "Sandboxes that could not be started for the pool, by runtime and isolation.", "runtime", "isolation"),
+		hostObjects:  f.gauge("host_objects", "What this worker's sandboxes have on the host, by object; object sandboxes is how many are alive. Looked up twice a minute.", "object"),
 
 		progressDropped: f.counter("progress_dropped_total", "Progress events not published, by reason (rate, full, late, failed).", "reason"),
 		appendsLost:     f.counter("log_appends_lost_total", "Appends that came after a call's result and were refused by the log, by event.", "event"),
@@ -287,6 +299,60 @@ func (m *Metrics) SandboxesSwept(runtime string, n int) {
 		return
 	}
 	m.sandboxesSwept.WithLabelValues(m.names.value(runtime)).Add(float64(n))
+}
+
+// SetPool says how many sandboxes of a kind wait in the pool, and how many
+// should.
+func (m *Metrics) SetPool(runtime, isolation string, warm, target int) {
+	if m == nil {
+		return
+	}
+	runtime, isolation = m.names.value(runtime), m.kinds.value(isolation)
+	m.poolWarm.WithLabelValues(runtime, isolation).Set(float64(warm))
+	m.poolTarget.WithLabelValues(runtime, isolation).Set(float64(target))
+}
+
+// PoolGet counts a sandbox that a call asked the pool for. A miss is one that
+// had to be started, also when that failed.
+func (m *Metrics) PoolGet(runtime, isolation string, hit bool) {
+	if m == nil {
+		return
+	}
+	outcome := "miss"
+	if hit {
+		outcome = "hit"
+	}
+	m.poolGets.WithLabelValues(m.names.value(runtime), m.kinds.value(isolation), outcome).Inc()
+}
+
+// RefillFailed counts a sandbox that could not be started for the pool.
+func (m *Metrics) RefillFailed(runtime, isolation string) {
+	if m == nil {
+		return
+	}
+	m.poolFailures.WithLabelValues(m.names.value(runtime), m.kinds.value(isolation)).Inc()
+}
+
+// HostObjects counts what there is on the host because of sandboxes, beside the
+// sandboxes that are alive. What stays above them for long is a leak.
+type HostObjects struct {
+	Sandboxes int // alive: starting, warm, with a call, or being removed
+
+	Shims, Containers, Snapshots, Mounts    int
+	Cgroups, NetworkNamespaces, Directories int
+}
+
+// SetHostObjects takes a whole picture, made at one time.
+func (m *Metrics) SetHostObjects(o HostObjects) {
+	if m == nil {
+		return
+	}
+	for object, n := range map[string]int{
+		"sandboxes": o.Sandboxes, "shims": o.Shims, "containers": o.Containers, "snapshots": o.Snapshots,
+		"mounts": o.Mounts, "cgroups": o.Cgroups, "network_namespaces": o.NetworkNamespaces, "directories": o.Directories,
+	} {
+		m.hostObjects.WithLabelValues(object).Set(float64(n))
+	}
 }
 
 // ProgressDropped counts a progress event that was not published. reason is

@@ -28,6 +28,10 @@ func useAll(m *metrics.Metrics, tool string) {
 	m.SandboxStarted("runc", true, 3*time.Millisecond)
 	m.SandboxFailed("runc")
 	m.SandboxesSwept("runc", 2)
+	m.SetPool("runc", "cell", 2, 3)
+	m.PoolGet("runc", "cell", true)
+	m.RefillFailed("runc", "cell")
+	m.SetHostObjects(metrics.HostObjects{Sandboxes: 1, Shims: 1})
 	m.ProgressDropped("rate")
 	m.AppendLost("progress")
 	m.ResultDropped()
@@ -83,6 +87,9 @@ func TestPain100HostileNamesDoNotMakeSeries(t *testing.T) {
 		m.Delivery(name)
 		m.SetSandboxes(name, metrics.Sandboxes{Warm: 1})
 		m.SandboxStarted(name, i%2 == 0, time.Second)
+		m.SetPool(name, name, 1, 1)
+		m.PoolGet(name, name, i%2 == 0)
+		m.RefillFailed(name, name)
 		m.ProgressDropped(name)
 		m.AppendLost(name)
 		m.HTTPRequest("http", name, name, i, time.Second)
@@ -142,6 +149,36 @@ func TestPain104TotalCountsCalls(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]uint64{"queue": 1, "start": 1, "run": 1, "total": 3}, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestPain104PoolGaugesReturn holds that what the pool and the host are said to
+// have replaces what was said before.
+func TestPain104PoolGaugesReturn(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := metrics.New(reg)
+	m.SetPool("runc", "cell", 3, 4)
+	m.SetPool("runc", "cell", 0, 0)
+	m.SetHostObjects(metrics.HostObjects{Sandboxes: 2, Cgroups: 2, NetworkNamespaces: 2})
+	m.SetHostObjects(metrics.HostObjects{})
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, f := range families {
+		switch f.GetName() {
+		case "toolfleet_pool_warm", "toolfleet_pool_target", "toolfleet_host_objects":
+			for _, s := range f.GetMetric() {
+				seen++
+				if v := s.GetGauge().GetValue(); v != 0 {
+					t.Errorf("%s%v is %v", f.GetName(), s.GetLabel(), v)
+				}
+			}
+		}
+	}
+	if seen != 10 {
+		t.Errorf("%d series, want two of the pool and eight of the host", seen)
 	}
 }
 

@@ -1,12 +1,9 @@
 package sandbox
 
 import (
-	"context"
-	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -22,7 +19,17 @@ type PoolConfig struct {
 	Logger *slog.Logger
 	// MaxWarm bounds the warm sandboxes of all specs together. 0 means 64.
 	MaxWarm int
-	// Parallel bounds the refills at one time. 0 means 2.
+	// MaxMemory bounds what the warm sandboxes of all specs cost together while
+	// they are idle, in bytes; those that are being started count too. 0 means
+	// an eighth of the machine's memory: what waits shall not take much from
+	// what works, and a tool takes 256 MiB where an idle sandbox takes 12.
+	MaxMemory int64
+	// IdleMemory tells what one idle sandbox of a spec costs, in bytes. nil
+	// means 12 MiB for each.
+	IdleMemory func(Spec) int64
+	// Parallel bounds the starts at one time while no call is waiting for one;
+	// while sandboxes are in use it is half of that. 0 means one for each
+	// processor, and at least 2.
 	Parallel int
 	// StartTimeout bounds one refill. 0 means 2 minutes: it may pull an image.
 	StartTimeout time.Duration
@@ -31,8 +38,8 @@ type PoolConfig struct {
 	// get a sandbox that is about to: MaxAge and the longest call together
 	// have to be less than that. 0 means 15 minutes.
 	MaxAge time.Duration
-	// Idle is how long after its last Get a spec keeps more than its min. 0
-	// means 5 minutes.
+	// Idle is how long a spec without calls keeps more than its min: at most
+	// this, and at least half of it. 0 means 5 minutes.
 	Idle time.Duration
 	// OnStart, if not nil, is told of every start, good or bad. It is called
 	// from several goroutines.
@@ -48,47 +55,40 @@ type PoolStart struct {
 	Err    error
 }
 
-// PoolStats counts the sandboxes of a pool by what they are doing.
-type PoolStats struct {
-	Warm     int // started, and waiting for a call
-	Starting int // on their way, for the pool or for a call
-	InUse    int // handed out by Get and not yet discarded
-	Closing  int // being removed
-}
-
 // ErrPoolClosed says that the pool's Run has ended.
 var ErrPoolClosed = errors.New("sandbox: the pool is closed")
 
-// Bounds of a pool's closings: so many at one time, and so many waiting.
-const (
-	closeParallel = 4
-	closeWaiting  = 64
-)
-
-// checkTimeout bounds the question whether a warm sandbox is alive. It stands
-// between a call and its sandbox, so it is short; an agent answers in less than
-// a millisecond.
-const checkTimeout = time.Second
-
-// Pool keeps sandboxes started early. A sandbox that was handed out never comes
-// back: it serves one call and is removed.
+// Pool keeps sandboxes started early. A container serves one call and is
+// removed; a container of cells serves many, one after the other, and comes
+// back in between as long as it is as good as new (see [Sandbox.Reusable]).
 //
-// How many are kept: of every wanted spec min, always; and max from its first
-// Get until it has been idle for a while. Calls come first: while any sandbox
-// is in use, refills run one at a time, and none begins while a call waits for
-// a cold start. A spec whose refill fails is tried again after growing pauses.
+// How many are kept of every wanted spec: as many as its calls of the last few
+// minutes needed at once, at least min and at most max. Of cells there may be
+// more for as long as more are in use at once. All specs together keep within
+// MaxWarm and MaxMemory; when that is too little for all, the specs with the
+// most calls have it. A sandbox is of exactly the spec that it is asked for:
+// the whole spec is the key.
+//
+// Calls come first. A refill waits for a gap between calls and for every call
+// that is starting its own sandbox; but not for long, and not at all when calls
+// come so quickly that the spec's shelf is running empty. A spec whose refill
+// fails is tried again after growing pauses.
 //
 // A Pool must be run, see [Pool.Run]; before that Get works but always starts
 // cold. Its methods are safe for concurrent use.
 type Pool struct {
-	cfg     PoolConfig
-	kick    chan struct{} // wakes Run; whoever changes what it looks at puts one
-	waiting chan struct{} // a place for each closing, begun or not
-	slots   chan struct{} // a place for each closing at work
+	cfg      PoolConfig
+	reusable func(*Sandbox) bool // [Sandbox.Reusable], but in tests
+	kick     chan struct{}       // wakes Run; whoever changes what it looks at puts one
+	waiting  chan struct{}       // a place for each closing, begun or not
+	slots    chan struct{}       // a place for each closing at work
 
 	mu       sync.Mutex // guards everything below
 	shelves  map[Spec]*shelf
-	inUse    map[*Sandbox]struct{}
+	kinds    map[Kind]struct{} // that there ever were shelves of
+	serial   int               // of the newest shelf
+	inUse    map[*Sandbox]*shelf
+	lastGet  time.Time
 	starting int // refills
 	cold     int // starts that a call waits for
 	closing  int
@@ -98,21 +98,17 @@ type Pool struct {
 
 // NewPool returns a pool that keeps nothing yet.
 func NewPool(cfg PoolConfig) *Pool {
-	def := func(v *int, d int) {
-		if *v <= 0 {
-			*v = d
-		}
+	orDefault(&cfg.MaxWarm, 64)
+	orDefault(&cfg.Parallel, max(2, runtime.GOMAXPROCS(0)))
+	orDefault(&cfg.StartTimeout, 2*time.Minute)
+	orDefault(&cfg.MaxAge, 15*time.Minute)
+	orDefault(&cfg.Idle, 5*time.Minute)
+	if cfg.MaxMemory <= 0 {
+		cfg.MaxMemory = machineMemory() / 8
 	}
-	defTime := func(v *time.Duration, d time.Duration) {
-		if *v <= 0 {
-			*v = d
-		}
+	if cfg.IdleMemory == nil {
+		cfg.IdleMemory = func(Spec) int64 { return defaultIdleMemory }
 	}
-	def(&cfg.MaxWarm, 64)
-	def(&cfg.Parallel, 2)
-	defTime(&cfg.StartTimeout, 2*time.Minute)
-	defTime(&cfg.MaxAge, 15*time.Minute)
-	defTime(&cfg.Idle, 5*time.Minute)
 	if cfg.Prefix == "" {
 		cfg.Prefix = "sb"
 	}
@@ -120,27 +116,37 @@ func NewPool(cfg PoolConfig) *Pool {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Pool{
-		cfg: cfg, kick: make(chan struct{}, 1),
+		cfg: cfg, reusable: (*Sandbox).Reusable, kick: make(chan struct{}, 1),
 		waiting: make(chan struct{}, closeWaiting), slots: make(chan struct{}, closeParallel),
-		shelves: make(map[Spec]*shelf), inUse: make(map[*Sandbox]struct{}),
+		shelves: make(map[Spec]*shelf), kinds: make(map[Kind]struct{}), inUse: make(map[*Sandbox]*shelf),
 	}
 }
 
+func orDefault[T int | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+// window is how long peaks of demand are gathered before they begin to be
+// forgotten.
+func (p *Pool) window() time.Duration { return p.cfg.Idle / 2 }
+
 // Want sets how many sandboxes of spec are kept warm: at least min, at most
-// max. 0, 0 forgets the spec and removes what is warm of it.
+// max. 0, 0 removes what is warm of it and forgets the spec.
 func (p *Pool) Want(spec Spec, minimum, maximum int) {
 	minimum = max(minimum, 0)
 	maximum = max(maximum, minimum)
 	p.mu.Lock()
 	var gone []*Sandbox
 	sh := p.shelves[spec]
-	switch {
-	case maximum == 0 && sh != nil:
-		delete(p.shelves, spec)
-		gone, sh.warm = sh.warm, nil
-	case maximum > 0 && sh == nil:
-		p.shelves[spec] = newShelf(minimum, maximum)
-	case maximum > 0:
+	if sh == nil && maximum > 0 {
+		p.serial++
+		sh = newShelf(spec, max(1, p.cfg.IdleMemory(spec)), p.serial)
+		p.shelves[spec] = sh
+		p.kinds[p.Kind(spec)] = struct{}{}
+	}
+	if sh != nil {
 		sh.min, sh.max = minimum, maximum
 		gone = sh.cut(maximum)
 	}
@@ -149,144 +155,10 @@ func (p *Pool) Want(spec Spec, minimum, maximum int) {
 	p.dispose(gone...)
 }
 
-// Get hands out a sandbox of spec: a warm one that is alive, or else one that
-// is started now, within ctx. Whoever got it gives it to Discard in the end.
-func (p *Pool) Get(ctx context.Context, spec Spec) (sb *Sandbox, warm bool, err error) {
-	for {
-		sb, err := p.take(spec)
-		if err != nil {
-			return nil, false, err
-		}
-		if sb == nil {
-			break
-		}
-		checkCtx, cancel := context.WithTimeout(ctx, checkTimeout)
-		err = sb.Check(checkCtx)
-		cancel()
-		if err == nil {
-			return sb, true, nil
-		}
-		p.cfg.Logger.Warn("warm sandbox dropped: its agent does not answer", "sandbox", sb.ID(), "error", err)
-		p.Discard(sb)
-	}
-	sb, err = p.startCold(ctx, spec)
-	return sb, false, err
-}
-
-// take takes the oldest warm sandbox of spec off its shelf. When there is none
-// it counts a cold start, which startCold ends.
-func (p *Pool) take(spec Spec) (*Sandbox, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return nil, ErrPoolClosed
-	}
-	if sh := p.shelves[spec]; sh != nil {
-		sh.used = time.Now()
-		if sb := sh.take(); sb != nil {
-			p.inUse[sb] = struct{}{}
-			p.wake()
-			return sb, nil
-		}
-	}
-	p.cold++
-	return nil, nil
-}
-
-func (p *Pool) startCold(ctx context.Context, spec Spec) (*Sandbox, error) {
-	sb, err := p.open(ctx, spec, false)
-	p.mu.Lock()
-	p.cold--
-	if err == nil {
-		p.inUse[sb] = struct{}{}
-	}
-	p.mu.Unlock()
-	p.wake()
-	return sb, err
-}
-
-// Discard takes back a sandbox that Get handed out and removes it in the
-// background. It waits only when very many removals are waiting already, and
-// for the removal itself once Run has ended. Discarding twice does nothing.
-func (p *Pool) Discard(sb *Sandbox) {
-	p.mu.Lock()
-	_, ok := p.inUse[sb]
-	delete(p.inUse, sb)
-	p.mu.Unlock()
-	if ok {
-		p.wake()
-		p.dispose(sb)
-	}
-}
-
-// Stats counts the pool's sandboxes.
-func (p *Pool) Stats() PoolStats {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	st := PoolStats{Starting: p.starting + p.cold, InUse: len(p.inUse), Closing: p.closing}
-	for _, sh := range p.shelves {
-		st.Warm += len(sh.warm)
-	}
-	return st
-}
-
-// open starts a sandbox under a new id.
-func (p *Pool) open(ctx context.Context, spec Spec, refill bool) (*Sandbox, error) {
-	began := time.Now()
-	sb, err := Open(ctx, p.cfg.Runtime, p.newID(), spec)
-	if p.cfg.OnStart != nil {
-		p.cfg.OnStart(PoolStart{Spec: spec, Refill: refill, Took: time.Since(began), Err: err})
-	}
-	return sb, err
-}
-
-// newID returns an id that no sandbox has had: 65 random bits after the prefix.
-func (p *Pool) newID() string {
-	return fmt.Sprintf("%s-%s", p.cfg.Prefix, strings.ToLower(rand.Text()[:13]))
-}
-
 // wake makes Run look again.
 func (p *Pool) wake() {
 	select {
 	case p.kick <- struct{}{}:
 	default: // it will
 	}
-}
-
-// dispose removes sandboxes that nobody holds any more.
-func (p *Pool) dispose(sbs ...*Sandbox) {
-	for _, sb := range sbs {
-		p.mu.Lock()
-		inline := p.closed
-		p.closing++
-		if !inline {
-			p.closings.Add(1)
-		}
-		p.mu.Unlock()
-		if inline {
-			p.remove(sb)
-			continue
-		}
-		p.waiting <- struct{}{}
-		go func() {
-			defer p.closings.Done()
-			defer func() { <-p.waiting }()
-			p.slots <- struct{}{}
-			defer func() { <-p.slots }()
-			p.remove(sb)
-		}()
-	}
-}
-
-// remove closes sb. What it leaves behind is the sweep's.
-func (p *Pool) remove(sb *Sandbox) {
-	//nolint:forbidigo // a removal belongs to no call, and must outlive them all
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	if err := sb.Close(ctx); err != nil {
-		p.cfg.Logger.Error("sandbox not removed; the sweep will try again", "sandbox", sb.ID(), "error", err)
-	}
-	p.mu.Lock()
-	p.closing--
-	p.mu.Unlock()
 }

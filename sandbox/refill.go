@@ -4,79 +4,40 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/cenkalti/backoff/v4"
 )
 
-// pruneInterval is how often the shelves are looked over for what died or grew
-// old, when nothing else wakes Run.
-const pruneInterval = time.Second
-
-// shelf is what is kept of one spec. The pool's mutex guards it.
-type shelf struct {
-	min, max  int
-	warm      []*Sandbox // oldest first
-	starting  int        // refills on their way
-	used      time.Time  // of the last Get
-	retry     *backoff.ExponentialBackOff
-	notBefore time.Time // of the next refill, after one that failed
-}
-
-func newShelf(minimum, maximum int) *shelf {
-	retry := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(time.Second),
-		backoff.WithMaxInterval(time.Minute),
-		backoff.WithMaxElapsedTime(0), // never gives up
-	)
-	return &shelf{min: minimum, max: maximum, retry: retry}
-}
-
-// target is how many there should be now.
-func (sh *shelf) target(now time.Time, idle time.Duration) int {
-	if sh.used.IsZero() || now.Sub(sh.used) > idle {
-		return sh.min
-	}
-	return sh.max
-}
-
-// take removes the oldest one, or returns nil.
-func (sh *shelf) take() *Sandbox {
-	if len(sh.warm) == 0 {
-		return nil
-	}
-	sb := sh.warm[0]
-	sh.warm = sh.warm[1:]
-	return sb
-}
-
-// cut removes the oldest ones until n are left.
-func (sh *shelf) cut(n int) []*Sandbox {
-	extra := max(len(sh.warm)-n, 0)
-	gone := sh.warm[:extra:extra]
-	sh.warm = sh.warm[extra:]
-	return gone
-}
+const (
+	// pruneInterval is how often the shelves are looked over for what died or
+	// grew old, when nothing else wakes Run.
+	pruneInterval = time.Second
+	// quietGap is how long after a Get a refill begins. Most calls are over by
+	// then, and a refill beside them would take their processors.
+	quietGap = 20 * time.Millisecond
+	// patience is how long refills wait for a gap when there is none.
+	patience = time.Second
+)
 
 // Run fills the pool until ctx ends. Then it removes everything warm, waits for
 // all removals and refills, and returns nil. Sandboxes that are in use stay
 // with whoever got them. Run once.
 func (p *Pool) Run(ctx context.Context) error {
-	prune := time.NewTicker(pruneInterval)
-	defer prune.Stop()
 	var refills sync.WaitGroup
+	again := time.NewTimer(0)
+	defer again.Stop()
 	for ctx.Err() == nil {
 		p.dispose(p.prune(time.Now())...)
 		for {
-			spec, sh := p.next(time.Now())
+			sh, pause := p.next(time.Now())
 			if sh == nil {
+				again.Reset(pause)
 				break
 			}
-			refills.Go(func() { p.refill(ctx, spec, sh) })
+			refills.Go(func() { p.refill(ctx, sh) })
 		}
 		select {
 		case <-ctx.Done():
 		case <-p.kick:
-		case <-prune.C:
+		case <-again.C:
 		}
 	}
 	refills.Wait()
@@ -89,7 +50,7 @@ func (p *Pool) close() {
 	p.mu.Lock()
 	var warm []*Sandbox
 	for _, sh := range p.shelves {
-		warm = append(warm, sh.warm...)
+		warm = append(warm, sh.cut(0)...)
 	}
 	clear(p.shelves)
 	p.mu.Unlock()
@@ -100,95 +61,130 @@ func (p *Pool) close() {
 	p.closings.Wait()
 }
 
-// prune takes off the shelves what is dead, too old, or more than is wanted.
+// prune gives every shelf its places and takes off it what is dead, too old, or
+// has none.
 func (p *Pool) prune(now time.Time) []*Sandbox {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.allot(now)
 	var gone []*Sandbox
-	for _, sh := range p.shelves {
-		keep := make([]*Sandbox, 0, len(sh.warm))
-		for _, sb := range sh.warm {
+	for spec, sh := range p.shelves {
+		if sh.forgotten() {
+			delete(p.shelves, spec)
+			continue
+		}
+		good := make([]kept, 0, len(sh.warm))
+		for _, k := range sh.warm {
 			switch {
-			case !sb.Alive():
-				p.cfg.Logger.Warn("warm sandbox died", "sandbox", sb.ID(), "error", sb.lostErr)
-				gone = append(gone, sb)
-			case now.Sub(sb.born) > p.cfg.MaxAge:
-				gone = append(gone, sb)
+			case !k.Alive():
+				p.cfg.Logger.Warn("warm sandbox died", "sandbox", k.ID(), "error", k.lostErr)
+				gone = append(gone, k.Sandbox)
+			case now.Sub(k.born) > p.cfg.MaxAge:
+				gone = append(gone, k.Sandbox)
 			default:
-				keep = append(keep, sb)
+				good = append(good, k)
 			}
 		}
-		sh.warm = keep
-		gone = append(gone, sh.cut(sh.target(now, p.cfg.Idle))...)
+		sh.warm = good
+		gone = append(gone, sh.cut(sh.places)...)
 	}
 	return gone
 }
 
-// next chooses the spec that lacks most and counts its refill, or returns nil
-// when nothing is to be filled now. Counting and choosing are one step, so that
-// there are never more than max: warm and starting together.
-func (p *Pool) next(now time.Time) (Spec, *shelf) {
+// next chooses the shelf that lacks most and counts its refill, or tells when
+// to look again. Counting and choosing are one step, so that there are never
+// more than a shelf has places: warm and starting together.
+func (p *Pool) next(now time.Time) (*shelf, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.starting >= p.allowed() {
-		return Spec{}, nil
-	}
-	var neediest Spec
-	lacks, total := 0, p.starting
-	for spec, sh := range p.shelves {
-		total += len(sh.warm)
-		lack := sh.target(now, p.cfg.Idle) - len(sh.warm) - sh.starting
-		if lack > lacks && !now.Before(sh.notBefore) {
-			neediest, lacks = spec, lack
+	pause, left := pruneInterval, p.roomLeft()
+	var neediest *shelf
+	most := 0
+	for _, sh := range p.shelves {
+		lack := sh.lack(now, p.window())
+		sh.lacks(lack > 0, now)
+		if lack <= 0 || !left.fits(sh) || p.starting >= p.allowed() {
+			continue // whoever changes that wakes Run
+		}
+		if wait := max(sh.notBefore.Sub(now), p.gap(sh, now)); wait > 0 {
+			pause = min(pause, wait)
+			continue
+		}
+		if lack > most || lack == most && sh.serial < neediest.serial {
+			neediest, most = sh, lack
 		}
 	}
-	if lacks == 0 || total >= p.cfg.MaxWarm {
-		return Spec{}, nil
+	if neediest != nil {
+		neediest.starting++
+		p.starting++
 	}
-	sh := p.shelves[neediest]
-	sh.starting++
-	p.starting++
-	return neediest, sh
+	return neediest, pause
+}
+
+// lacks notes since when there are too few.
+func (sh *shelf) lacks(yes bool, now time.Time) {
+	switch {
+	case !yes:
+		sh.lacking = time.Time{}
+	case sh.lacking.IsZero():
+		sh.lacking = now
+	}
 }
 
 // allowed is how many refills may run now. A refill and a call want the same
-// processors, and the call has somebody waiting.
+// processors, and the call has somebody waiting: a call's own start takes the
+// place of a refill, and while tools run, half of the places stay theirs.
 func (p *Pool) allowed() int {
-	switch {
-	case p.cold > 0:
-		return 0
-	case len(p.inUse) > 0:
-		return 1
+	n := p.cfg.Parallel - p.cold
+	if len(p.inUse) > 0 {
+		n = min(n, max(1, p.cfg.Parallel/2))
 	}
-	return p.cfg.Parallel
+	return n
+}
+
+// gap is how long a refill of sh waits for the calls. Not at all when calls
+// take sandboxes faster than gaps come, since the next ones would start their
+// own: that costs the same and they wait for it.
+func (p *Pool) gap(sh *shelf, now time.Time) time.Duration {
+	patient := sh.lacking.Add(patience).Sub(now)
+	runningOut := sh.demand.recent(now) > 0 && sh.have() < sh.places/2
+	if patient <= 0 || runningOut {
+		return 0
+	}
+	if p.cold > 0 {
+		return patient
+	}
+	return min(patient, p.lastGet.Add(quietGap).Sub(now))
 }
 
 // refill starts one sandbox for sh.
-func (p *Pool) refill(ctx context.Context, spec Spec, sh *shelf) {
+func (p *Pool) refill(ctx context.Context, sh *shelf) {
 	startCtx, cancel := context.WithTimeout(ctx, p.cfg.StartTimeout)
 	defer cancel()
-	sb, err := p.open(startCtx, spec, true)
+	began := time.Now()
+	sb, err := p.open(startCtx, sh.spec, true)
+	now := time.Now()
 
 	p.mu.Lock()
 	p.starting--
 	sh.starting--
-	// Want may have changed its mind meanwhile.
-	wanted := ctx.Err() == nil && p.shelves[spec] == sh && len(sh.warm) < sh.max
+	wanted := ctx.Err() == nil && len(sh.warm) < sh.max // Want may have changed its mind
 	var pause time.Duration
 	switch {
 	case err != nil:
 		pause = sh.retry.NextBackOff()
-		sh.notBefore = time.Now().Add(pause)
+		sh.notBefore = now.Add(pause)
 	case wanted:
 		sh.retry.Reset()
-		sh.warm = append(sh.warm, sb)
+		sh.demand.started(now.Sub(began))
+		sh.warm = append(sh.warm, kept{sb, now})
 	}
 	p.mu.Unlock()
 	p.wake()
 
 	switch {
 	case err != nil && ctx.Err() == nil:
-		p.cfg.Logger.Warn("warm sandbox not started", "image", spec.Image, "error", err, "pause", pause)
+		p.cfg.Logger.Warn("warm sandbox not started", "image", sh.spec.Image, "error", err, "pause", pause)
 	case err == nil && !wanted:
 		p.dispose(sb)
 	}

@@ -33,7 +33,7 @@ func (a *attempt) run(ctx context.Context) error {
 		return a.failed(ctx, false, call.KindSandboxFailed, err)
 	}
 	if err := a.start(ctx); err != nil {
-		a.Sandboxes.Discard(sb)
+		a.Sandboxes.Release(sb)
 		return err
 	}
 	return a.execute(ctx, sb, args)
@@ -58,7 +58,7 @@ func (a *attempt) sandbox(ctx context.Context) (*sandbox.Sandbox, error) {
 	defer watch()
 
 	began := time.Now()
-	sb, warm, err := a.Sandboxes.Get(ctx, a.job.Spec.Sandbox())
+	sb, warm, err := a.Sandboxes.Get(ctx, a.job.Spec.Sandbox(a.job.Call.Tenant))
 	if err != nil {
 		if errors.Is(context.Cause(ctx), errCancelled) {
 			return nil, errCancelled
@@ -121,7 +121,7 @@ func (a *attempt) start(ctx context.Context) error {
 	return nil
 }
 
-// execute runs the tool in sb, discards sb, and publishes how it ended.
+// execute runs the tool in sb, releases sb, and publishes how it ended.
 func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte) error {
 	spec := a.job.Spec
 	timeout := time.Duration(spec.Limits.Timeout)
@@ -146,7 +146,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 		OutputLimit: int64(spec.Limits.Output),
 		Grace:       time.Duration(spec.Limits.Grace),
 	}, voice.sink())
-	defer a.Sandboxes.Discard(sb)
+	defer a.Sandboxes.Release(sb)
 	cause := context.Cause(runCtx)
 	execution := &call.Execution{
 		Attempt:         a.n,
@@ -193,7 +193,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 // which the driver knows for sure, the next one takes its place: the start
 // that is in the log has had no effect yet, so this is as safe for a tool that
 // may not be repeated. It returns the sandbox that was used last; the others
-// are discarded.
+// are released.
 func (a *attempt) runIn(ctx context.Context, sb *sandbox.Sandbox, p sandbox.Process, sink sandbox.Sink) (*sandbox.Sandbox, sandbox.Exit, error) {
 	for try := 1; ; try++ {
 		exit, err := sb.Run(ctx, p, sink)
@@ -205,7 +205,7 @@ func (a *attempt) runIn(ctx context.Context, sb *sandbox.Sandbox, p sandbox.Proc
 		if nextErr != nil {
 			return sb, exit, errors.Join(err, nextErr)
 		}
-		a.Sandboxes.Discard(sb)
+		a.Sandboxes.Release(sb)
 		sb = next
 	}
 }

@@ -20,8 +20,9 @@ import (
 type Sandboxes interface {
 	// Get takes a warm sandbox or starts a cold one.
 	Get(ctx context.Context, spec sandbox.Spec) (sb *sandbox.Sandbox, warm bool, err error)
-	// Discard removes a used sandbox behind the caller's back.
-	Discard(sb *sandbox.Sandbox)
+	// Release takes back a sandbox that Get handed out. Whether it serves
+	// another call or is removed happens behind the caller's back.
+	Release(sb *sandbox.Sandbox)
 }
 
 // Worker handles deliveries. Its fields are set before the first Handle and

@@ -90,7 +90,7 @@ func random(t *testing.T) string {
 	return filepath.Base(f.Name())
 }
 
-func (p *pool) Discard(sb *sandbox.Sandbox) {
+func (p *pool) Release(sb *sandbox.Sandbox) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	if err := sb.Close(ctx); err != nil {

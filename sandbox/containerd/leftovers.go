@@ -3,15 +3,18 @@ package containerd
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/containerd/containerd/v2/core/snapshots"
 )
 
 // Leftovers counts what exists because of sandboxes. While sandboxes run it is
-// what they use; when none should run, everything but zero is a leak. Network
+// what they use; when none should run, everything but zero is a leak. User
 // namespaces are not counted: a sandbox's has no file and goes with its last
-// process, and so does its user namespace.
+// process.
 type Leftovers struct {
 	Shims      int
 	Containers int
@@ -21,6 +24,9 @@ type Leftovers struct {
 	// Mounts counts disks and whatever else is mounted below our directories.
 	Mounts  int
 	Cgroups int
+	// NetworkNamespaces counts those that processes in our cgroups are in, the
+	// host's aside, and those that a mount below our directories holds open.
+	NetworkNamespaces int
 	// Dirs counts sandboxes with directories, which hold FIFOs and disks, and
 	// runc's state.
 	Dirs int
@@ -57,7 +63,55 @@ func (r *Runtime) Leftovers(ctx context.Context) (Leftovers, error) {
 	}
 	l.Cgroups = len(r.group.children())
 	l.Dirs = len(r.sandboxDirs())
+	if l.NetworkNamespaces, err = r.networkNamespaces(); err != nil {
+		return l, err
+	}
 	return l, l.countMounts(r.dir, filepath.Dir(r.cfg.Address))
+}
+
+// networkNamespaces counts the network namespaces that live because of
+// sandboxes: by their processes, or by a mount.
+func (r *Runtime) networkNamespaces() (int, error) {
+	host, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		return 0, fmt.Errorf("containerd: count network namespaces: %w", err)
+	}
+	pids, err := r.group.procs()
+	if err != nil {
+		return 0, err
+	}
+	seen := map[string]bool{host: true}
+	for _, pid := range pids {
+		// One whose process has ended meanwhile is gone with it.
+		if ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid)); err == nil {
+			seen[ns] = true
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return 0, fmt.Errorf("containerd: count network namespaces: %w", err)
+	}
+	for ns := range mountedNamespaces(string(mounts), r.dir, filepath.Dir(r.cfg.Address)) {
+		seen[ns] = true
+	}
+	return len(seen) - 1, nil
+}
+
+// mountedNamespaces finds the network namespaces ("net:[4026531840]") that a
+// mount below one of dirs holds open.
+func mountedNamespaces(mountinfo string, dirs ...string) map[string]bool {
+	found := map[string]bool{}
+	for line := range strings.Lines(mountinfo) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 || !strings.HasPrefix(fields[3], "net:[") {
+			continue
+		}
+		point := unescapeMount(fields[4])
+		if slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(point, dir+"/") }) {
+			found[fields[3]] = true
+		}
+	}
+	return found
 }
 
 func (l *Leftovers) countMounts(dirs ...string) error {

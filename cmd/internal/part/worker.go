@@ -46,7 +46,7 @@ type Worker struct {
 
 	daemon  *containerd.Daemon // nil when the user runs containerd
 	runtime *containerd.Runtime
-	pool    *sandbox.Pool
+	pool    *warmPool
 	server  *queue.Server
 	started time.Time
 	// reachable says whether the runtime answered the last time.
@@ -82,10 +82,7 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools []catalo
 		w.Close(ctx)
 		return nil, err
 	}
-	w.pool = sandbox.NewPool(sandbox.PoolConfig{Runtime: w.runtime, Prefix: w.self.ID, Logger: logger, OnStart: w.startedSandbox})
-	for spec, warm := range warmth(tools, cfg.Class) {
-		w.pool.Want(spec, warm.Min, warm.Max)
-	}
+	w.pool = newWarmPool(sandbox.PoolConfig{Runtime: w.runtime, Prefix: w.self.ID, Logger: logger}, tools, cfg.Class, m)
 	w.server = &queue.Server{
 		Queue: bus.Queue,
 		Handler: &worker.Worker{
@@ -97,24 +94,6 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools []catalo
 	}
 	w.reachable.Store(true)
 	return w, nil
-}
-
-// warmth adds up what the tools of a class want to be kept warm. Tools whose
-// sandboxes are alike share them: a sandbox does not know its tool before the
-// call comes.
-func warmth(tools []catalog.Spec, class string) map[sandbox.Spec]catalog.Warm {
-	sum := map[sandbox.Spec]catalog.Warm{}
-	for i := range tools {
-		t := &tools[i]
-		if t.Type == catalog.TypeServer || t.Class != class {
-			continue
-		}
-		w := sum[t.Sandbox()]
-		w.Min += t.Warm.Min
-		w.Max += t.Warm.Max
-		sum[t.Sandbox()] = w
-	}
-	return sum
 }
 
 // startRuntime reaches or starts containerd and sweeps the host.
@@ -196,6 +175,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	g.Go(func() error { return w.pool.Run(gctx) })
 	g.Go(func() error { return w.bus.Registry.Run(gctx, w.info) })
 	g.Go(func() error { return w.watch(gctx) })
+	g.Go(func() error { return w.lookAtHost(gctx) })
 	g.Go(func() error {
 		defer stop()
 		serve, cancel := context.WithCancel(ctx)
@@ -263,13 +243,6 @@ func (w *Worker) ask(ctx context.Context) {
 	}
 }
 
-// startedSandbox counts the starts that failed.
-func (w *Worker) startedSandbox(s sandbox.PoolStart) {
-	if s.Err != nil {
-		w.metrics.SandboxFailed(w.runtime.Name())
-	}
-}
-
 // Stopping is an error once the worker was told to stop.
 func (w *Worker) Stopping() error {
 	if w.draining.Load() {
@@ -293,19 +266,6 @@ func (w *Worker) Ready() error {
 		return fmt.Errorf("the worker cannot register itself: %w", err)
 	}
 	return nil
-}
-
-// Observe sets the gauges to what is now. Whoever serves the metrics calls it
-// before each scrape, so that a scrape is never older than itself.
-func (w *Worker) Observe(ctx context.Context) {
-	w.metrics.SetSlots(w.cfg.Slots, w.server.Busy())
-	s := w.pool.Stats()
-	w.metrics.SetSandboxes(w.runtime.Name(), metrics.Sandboxes{Starting: s.Starting, Warm: s.Warm, Running: s.InUse, Closing: s.Closing})
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	if d, err := w.bus.Queue.Depth(ctx, w.cfg.Class); err == nil {
-		w.metrics.SetQueue(w.cfg.Class, d.Waiting, d.InFlight)
-	}
 }
 
 // ID is the worker's id.

@@ -1,6 +1,10 @@
 package part
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,4 +27,53 @@ func TestWarmth(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
+}
+
+// TestCellsAreWantedByTheirTenants: cells are made ahead for the tenants that a
+// tool names, wanted for others from their first call, and forgotten when many
+// came after.
+func TestCellsAreWantedByTheirTenants(t *testing.T) {
+	cells := catalog.Spec{
+		Name: "sum", Type: catalog.TypeFunction, Isolation: catalog.IsolationCell, Image: "a", Class: "default",
+		Warm: catalog.Warm{Min: 1, Max: 2}, Tenants: []string{"first", "second"},
+	}
+	open := cells
+	open.Name, open.Tenants = "free", nil
+	w := newWarmPool(sandbox.PoolConfig{Runtime: noRuntime{}}, []catalog.Spec{cells, open}, "default", nil)
+	ahead := []sandbox.Spec{open.Sandbox("default"), cells.Sandbox("second"), cells.Sandbox("first")}
+	if d := cmp.Diff(ahead, w.recent); d != "" {
+		t.Error(d)
+	}
+	get := func(spec sandbox.Spec) {
+		if _, _, err := w.Get(t.Context(), spec); !errors.Is(err, sandbox.ErrUnavailable) {
+			t.Errorf("got %v", err)
+		}
+	}
+	changed := cells
+	changed.Image = "b"
+	get(changed.Sandbox("first"))
+	if d := cmp.Diff(ahead, w.recent); d != "" {
+		t.Errorf("a spec that is not the catalogue's is kept: %s", d)
+	}
+	get(cells.Sandbox("first"))
+	get(open.Sandbox("other"))
+	want := []sandbox.Spec{open.Sandbox("other"), cells.Sandbox("first"), open.Sandbox("default"), cells.Sandbox("second")}
+	if d := cmp.Diff(want, w.recent); d != "" {
+		t.Error(d)
+	}
+	for i := range maxCellOwners {
+		get(open.Sandbox(fmt.Sprint("tenant-", i)))
+	}
+	if len(w.recent) != maxCellOwners || slices.ContainsFunc(want, func(s sandbox.Spec) bool { return slices.Contains(w.recent, s) }) {
+		t.Errorf("%d owners are wanted, %v of them", len(w.recent), want)
+	}
+}
+
+// noRuntime starts nothing.
+type noRuntime struct{ sandbox.Runtime }
+
+func (noRuntime) Name() string { return "none" }
+
+func (noRuntime) Start(context.Context, string, sandbox.Spec) (sandbox.Instance, error) {
+	return nil, sandbox.ErrUnavailable
 }

@@ -1,0 +1,163 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// checkTimeout bounds the question whether a warm sandbox is alive. It stands
+// between a call and its sandbox, so it is short; an agent answers in less than
+// a millisecond. One that has answered within trustTime is not asked again.
+const (
+	checkTimeout = time.Second
+	trustTime    = time.Second
+)
+
+// Get hands out a sandbox of spec: a warm one that is alive, or else one that
+// is started now, within ctx. Whoever got it gives it to Release in the end.
+func (p *Pool) Get(ctx context.Context, spec Spec) (sb *Sandbox, warm bool, err error) {
+	sh, err := p.arrive(spec)
+	if err != nil {
+		return nil, false, err
+	}
+	for {
+		k, ok := p.take(sh)
+		if !ok {
+			break
+		}
+		err := p.check(ctx, k)
+		if err == nil {
+			return k.Sandbox, true, nil
+		}
+		p.cfg.Logger.Warn("warm sandbox dropped: its agent does not answer", "sandbox", k.ID(), "error", err)
+		p.drop(k.Sandbox)
+	}
+	sb, err = p.startCold(ctx, spec, sh)
+	return sb, false, err
+}
+
+// arrive counts a Get. The shelf may be nil.
+func (p *Pool) arrive(spec Spec) (*shelf, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, ErrPoolClosed
+	}
+	now := time.Now()
+	p.lastGet = now
+	sh := p.shelves[spec]
+	if sh != nil {
+		sh.out++
+		sh.get(now, p.window())
+	}
+	return sh, nil
+}
+
+// take takes the first warm sandbox off the shelf. When there is none it
+// counts a cold start, which startCold ends.
+func (p *Pool) take(sh *shelf) (kept, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if sh != nil {
+		if k, ok := sh.take(); ok {
+			p.inUse[k.Sandbox] = sh
+			if !sh.cells() { // a cell comes back; there is nothing to fill
+				p.wake()
+			}
+			return k, true
+		}
+	}
+	p.cold++
+	return kept{}, false
+}
+
+// check asks the agent of k for an answer, unless it has just given one.
+func (p *Pool) check(ctx context.Context, k kept) error {
+	if k.Alive() && time.Since(k.answered) < trustTime {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	return k.Check(ctx)
+}
+
+// drop removes a sandbox that was taken and is not good. Its call goes on
+// without it and is still among the shelf's.
+func (p *Pool) drop(sb *Sandbox) {
+	p.mu.Lock()
+	delete(p.inUse, sb)
+	p.mu.Unlock()
+	p.wake()
+	p.dispose(sb)
+}
+
+func (p *Pool) startCold(ctx context.Context, spec Spec, sh *shelf) (*Sandbox, error) {
+	began := time.Now()
+	sb, err := p.open(ctx, spec, false)
+	p.mu.Lock()
+	p.cold--
+	switch {
+	case err == nil:
+		p.inUse[sb] = sh
+		if sh != nil {
+			sh.demand.started(time.Since(began))
+		}
+	case sh != nil:
+		sh.out--
+	}
+	p.mu.Unlock()
+	p.wake()
+	return sb, err
+}
+
+// Release takes back a sandbox that Get handed out. A container of cells that
+// may serve another call goes to the front of its shelf; everything else is
+// removed in the background. It waits only when very many removals are waiting
+// already, and for the removal itself once Run has ended. Releasing twice does
+// nothing.
+func (p *Pool) Release(sb *Sandbox) {
+	good := p.reusable(sb) && sb.Alive()
+	now := time.Now()
+	p.mu.Lock()
+	sh, ok := p.inUse[sb]
+	delete(p.inUse, sb)
+	if sh != nil {
+		sh.out--
+	}
+	stays := ok && good && p.wants(sh, sb, now)
+	if stays {
+		sh.putBack(sb, now)
+	}
+	p.mu.Unlock()
+	if ok && !stays {
+		p.wake()
+		p.dispose(sb)
+	}
+}
+
+// wants tells whether sb may wait on sh for its next call.
+func (p *Pool) wants(sh *shelf, sb *Sandbox, now time.Time) bool {
+	if sh == nil || !sh.cells() || p.shelves[sh.spec] != sh || now.Sub(sb.born) > p.cfg.MaxAge {
+		return false
+	}
+	p.allot(now)
+	return sh.have() < sh.places && p.roomLeft().fits(sh)
+}
+
+// open starts a sandbox under a new id.
+func (p *Pool) open(ctx context.Context, spec Spec, refill bool) (*Sandbox, error) {
+	began := time.Now()
+	sb, err := Open(ctx, p.cfg.Runtime, p.newID(), spec)
+	if p.cfg.OnStart != nil {
+		p.cfg.OnStart(PoolStart{Spec: spec, Refill: refill, Took: time.Since(began), Err: err})
+	}
+	return sb, err
+}
+
+// newID returns an id that no sandbox has had: 65 random bits after the prefix.
+func (p *Pool) newID() string {
+	return fmt.Sprintf("%s-%s", p.cfg.Prefix, strings.ToLower(rand.Text()[:13]))
+}
