@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,108 +25,102 @@ const cgroupRoot = "/sys/fs/cgroup"
 //
 // The files are read and written directly: it takes microseconds, while asking
 // the shim takes three messages and says nothing about a group without a task.
-type cgroup struct{ path string }
+type cgroup struct {
+	path string
+	// peak is nil until resetPeak, see there.
+	peak *peak
+}
 
-// controllersV1 are the hierarchies that may hold our groups.
-var controllersV1 = []string{"memory", "pids", "cpu", "cpuacct", "cpu,cpuacct", "freezer", "devices", "cpuset", "blkio", "systemd", "unified", "perf_event", "net_cls", "net_prio", "net_cls,net_prio", "hugetlb", "rdma", "misc"}
+// cgroupVersion is what differs between v1 and v2.
+type cgroupVersion interface {
+	// dirs are the group's directories that exist.
+	dirs(path string) []string
+	// procDirs are those that have to be read to find all of its processes.
+	procDirs(path string) []string
+	// usage reads the counters that tell how a tool ended.
+	usage(path string) (sandbox.Usage, error)
+	// killOnce kills what is in the group now, which is at least pids.
+	killOnce(c cgroup, pids []int) error
+	// resetPeak begins a new peak of memory. Nil says that the kernel's own
+	// counter was set back.
+	resetPeak(path string) (*peak, error)
+	// parent is the path below which groups of ours may be made.
+	parent() (string, error)
+}
 
-// dirs are the group's directories that exist.
-func (c cgroup) dirs() []string {
+// hierarchy is this machine's version.
+var hierarchy = sync.OnceValue(func() cgroupVersion {
 	if cgroupMode() == "v2" {
-		if dir := filepath.Join(cgroupRoot, c.path); exists(dir) {
-			return []string{dir}
-		}
-		return nil
+		return cgroupV2{}
 	}
-	var dirs []string
-	for _, controller := range controllersV1 {
-		// On many machines one hierarchy has two names, one a symbolic link.
-		if dir := c.dir(controller); exists(dir) && !isLink(filepath.Join(cgroupRoot, controller)) {
-			dirs = append(dirs, dir)
-		}
-	}
-	return dirs
+	return cgroupV1{}
+})
+
+// peak is how the most memory since a reset is read where the kernel counts it
+// for each open file.
+type peak struct {
+	file *os.File // nil: the kernel cannot count anew, the peak is unknown
 }
 
-func isLink(path string) bool {
-	info, err := os.Lstat(path)
-	return err == nil && info.Mode()&os.ModeSymlink != 0
+// read returns the peak in bytes, 0 when it is unknown.
+func (p *peak) read() (int64, error) {
+	if p.file == nil {
+		return 0, nil
+	}
+	var buf [32]byte
+	n, err := p.file.ReadAt(buf[:], 0)
+	if n == 0 {
+		return 0, fmt.Errorf("containerd: read peak of memory: %w", err)
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(buf[:n])), 10, 64)
 }
 
-func (c cgroup) dir(controller string) string {
-	if cgroupMode() == "v2" {
-		return filepath.Join(cgroupRoot, c.path)
+// close may be called more than once, and on nil.
+func (p *peak) close() {
+	if p != nil && p.file != nil {
+		_ = p.file.Close()
 	}
-	return filepath.Join(cgroupRoot, controller, c.path)
 }
+
+func (c cgroup) dirs() []string { return hierarchy().dirs(c.path) }
 
 // exists tells whether any of it is left.
 func (c cgroup) exists() bool { return len(c.dirs()) > 0 }
 
 // usage reads the counters that tell how a tool ended.
 func (c cgroup) usage() (sandbox.Usage, error) {
-	if cgroupMode() == "v2" {
-		return c.usageV2()
+	u, err := hierarchy().usage(c.path)
+	if err == nil && c.peak != nil {
+		u.PeakMemory, err = c.peak.read()
 	}
-	return c.usageV1()
+	return u, err
 }
 
-func (c cgroup) usageV2() (sandbox.Usage, error) {
-	var u sandbox.Usage
-	dir := c.dir("")
-	events, err := os.ReadFile(filepath.Join(dir, "memory.events"))
+// resetPeak makes usage count the peak of memory from here on, so that a group
+// in which several calls run one after another tells each its own. Kernels
+// that cannot (v2 before 6.12) leave it unknown, 0: the peak of an earlier
+// call would be a lie.
+func (c *cgroup) resetPeak() error {
+	fresh, err := hierarchy().resetPeak(c.path)
 	if err != nil {
-		return u, fmt.Errorf("containerd: read counters: %w", err)
+		return err
 	}
-	u.OOMKills = keyed(events, "oom_kill")
-	u.PeakMemory = readInt(filepath.Join(dir, "memory.peak"))
-	u.PidsRefused = readKeyed(filepath.Join(dir, "pids.events"), "max")
-	u.CPU = time.Duration(readKeyed(filepath.Join(dir, "cpu.stat"), "usage_usec")) * time.Microsecond
-	return u, nil
-}
-
-func (c cgroup) usageV1() (sandbox.Usage, error) {
-	var u sandbox.Usage
-	// oom_kill counts kills. failcnt and under_oom do not: reclaim may have
-	// helped, and the moment passes.
-	oom, err := os.ReadFile(filepath.Join(c.dir("memory"), "memory.oom_control"))
-	if err != nil {
-		return u, fmt.Errorf("containerd: read counters: %w", err)
-	}
-	u.OOMKills = keyed(oom, "oom_kill")
-	u.PeakMemory = readInt(filepath.Join(c.dir("memory"), "memory.max_usage_in_bytes"))
-	u.PidsRefused = readKeyed(filepath.Join(c.dir("pids"), "pids.events"), "max")
-	u.CPU = time.Duration(readInt(filepath.Join(c.dir("cpuacct"), "cpuacct.usage")))
-	return u, nil
+	c.peak.close()
+	c.peak = fresh
+	return nil
 }
 
 // procs lists the processes in the group and below it.
 func (c cgroup) procs() ([]int, error) {
-	dirs := c.dirs()
-	if cgroupMode() != "v2" {
-		// Every hierarchy holds the same processes. The freezer's is the one
-		// that the backstop works on.
-		dirs = slices.DeleteFunc([]string{c.dir("freezer"), c.dir("memory"), c.dir("pids")}, func(d string) bool { return !exists(d) })
-	}
 	var pids []int
-	for _, dir := range dirs {
+	for _, dir := range hierarchy().procDirs(c.path) {
 		err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 			if err != nil || !e.IsDir() {
 				return nil //nolint:nilerr // a group that goes away has no processes
 			}
-			raw, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
-			if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			for line := range strings.Lines(string(raw)) {
-				if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil {
-					pids = append(pids, pid)
-				}
-			}
-			return nil
+			here, err := procsAt(path)
+			pids = append(pids, here...)
+			return err
 		})
 		if err != nil {
 			return nil, fmt.Errorf("containerd: list processes of %s: %w", c.path, err)
@@ -135,6 +130,24 @@ func (c cgroup) procs() ([]int, error) {
 	return slices.Compact(pids), nil
 }
 
+// procsAt lists the processes of one directory. One that is gone has none.
+func procsAt(dir string) ([]int, error) {
+	raw, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for line := range strings.Lines(string(raw)) {
+		if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
 // kill ends every process in the group and returns when none is left.
 func (c cgroup) kill(ctx context.Context) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
@@ -142,7 +155,7 @@ func (c cgroup) kill(ctx context.Context) error {
 		if err != nil || len(pids) == 0 {
 			return err
 		}
-		if err := c.killOnce(pids); err != nil {
+		if err := hierarchy().killOnce(c, pids); err != nil {
 			return err
 		}
 		select {
@@ -153,39 +166,13 @@ func (c cgroup) kill(ctx context.Context) error {
 	}
 }
 
-// killOnce kills what is there now. v2 does it at one stroke. On v1 the group
-// is frozen, so that nobody forks meanwhile, and thawed in the end, because
-// frozen processes do not die.
-func (c cgroup) killOnce(pids []int) error {
-	if cgroupMode() == "v2" {
-		err := os.WriteFile(filepath.Join(c.dir(""), "cgroup.kill"), []byte("1"), 0)
-		if err == nil || errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		return fmt.Errorf("containerd: kill group: %w", err)
-	}
-	state := filepath.Join(c.dir("freezer"), "freezer.state")
-	if exists(state) {
-		_ = os.WriteFile(state, []byte("FROZEN"), 0)
-		defer func() { _ = os.WriteFile(state, []byte("THAWED"), 0) }()
-		if frozen, err := c.procs(); err == nil {
-			pids = frozen
-		}
-	}
-	for _, pid := range pids {
-		if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("containerd: kill process of group: %w", err)
-		}
-	}
-	return nil
-}
-
 // remove deletes the group's directories, which must hold no process.
 func (c cgroup) remove(ctx context.Context) error {
 	var errs []error
 	for _, dir := range c.dirs() {
 		errs = append(errs, removeGroup(ctx, dir))
 	}
+	c.peak.close()
 	return errors.Join(errs...)
 }
 
@@ -223,15 +210,7 @@ func removeGroup(ctx context.Context, dir string) error {
 func (c cgroup) children() []string {
 	var names []string
 	for _, dir := range c.dirs() {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			continue
-		}
-		for _, e := range entries {
-			if e.IsDir() {
-				names = append(names, e.Name())
-			}
-		}
+		names = append(names, childDirs(dir)...)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

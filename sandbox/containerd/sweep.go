@@ -89,7 +89,7 @@ func (r *Runtime) records(ctx context.Context) (recorded map[string]bool, dead [
 // abandoned tells whether a container is ours to remove.
 func (r *Runtime) abandoned(c containers.Container) bool {
 	owner, ours := c.Labels[labelOwner]
-	if !ours || rangeHeld(c.Labels[labelRange], r.sandboxGroup(c.ID)) {
+	if !ours || rangeHeld(c.Labels[labelRange], r.groupOf(c)) {
 		return false
 	}
 	if owner == r.cfg.Owner {
@@ -167,7 +167,7 @@ func (r *Runtime) removeShim(ctx context.Context, s shim) error {
 	if err != nil && !errdefs.IsAlreadyExists(err) {
 		return wrap("create record for shim", err)
 	}
-	return errors.Join(r.remove(ctx, s.id), s.kill(r.cfg.Address))
+	return errors.Join(r.remove(ctx, record), s.kill(r.cfg.Address))
 }
 
 // Remove ends and removes the sandbox id, whatever state it is in and whoever
@@ -186,17 +186,29 @@ func (r *Runtime) Remove(ctx context.Context, id string) error {
 	if _, ours := c.Labels[labelOwner]; !ours {
 		return fmt.Errorf("containerd: remove %s: it is not a sandbox: %w", id, sandbox.ErrNotFound)
 	}
-	return r.remove(ctx, id)
+	return r.remove(ctx, c)
+}
+
+// labelGroup is the path of a sandbox's cgroup.
+const labelGroup = "toolfleet.cgroup"
+
+// groupOf is the cgroup of a sandbox. Its record says which, since a worker in
+// another place may have made it; without that it is where we would put it.
+func (r *Runtime) groupOf(c containers.Container) cgroup {
+	if p := c.Labels[labelGroup]; p != "" {
+		return cgroup{path: p}
+	}
+	return r.sandboxGroup(c.ID)
 }
 
 // remove attaches, drains, kills and deletes. Killing alone is not enough for
 // a tool that is blocked on a pipe nobody reads: the shim copies its output
 // before it reports the end, and would wait for a reader until its patience of
 // 10 seconds is over.
-func (r *Runtime) remove(ctx context.Context, id string) error {
+func (r *Runtime) remove(ctx context.Context, c containers.Container) error {
+	id, group := c.ID, r.groupOf(c)
 	stop := drain(r.sandboxDir(id))
 	defer stop()
-	group := r.sandboxGroup(id)
 	errs := []error{group.kill(ctx), r.killTask(ctx, id)}
 	errs = append(errs, r.deleteTask(ctx, id))
 	errs = append(errs, group.remove(ctx), r.removeSandboxDir(id))

@@ -26,6 +26,9 @@ import (
 // waits to be killed.
 const victimEnv = "TOOLFLEET_TEST_VICTIM"
 
+// victimGroupEnv is the directory of a cgroup that the victim joins first.
+const victimGroupEnv = "TOOLFLEET_TEST_VICTIM_GROUP"
+
 // held keeps the victim's sandboxes from the garbage collector, which would
 // close their files, and with them the locks that say somebody lives.
 var held []sandbox.Instance
@@ -38,6 +41,11 @@ func victim(config string) error {
 	expiry, err := time.ParseDuration(f[3])
 	if err != nil {
 		return err
+	}
+	if group := os.Getenv(victimGroupEnv); group != "" {
+		if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte("0"), 0); err != nil {
+			return err
+		}
 	}
 	rt, err := containerd.New(containerd.Config{Address: f[0], Owner: f[1], AgentPath: f[2], BinDir: binDir, Expiry: expiry})
 	if err != nil {
