@@ -138,7 +138,7 @@ func TestAdoption(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "runc"} {
-		if err := os.Link(filepath.Join(binDir, name), filepath.Join(other, name)); err != nil {
+		if err := os.Symlink(filepath.Join(binDir, name), filepath.Join(other, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
