@@ -16,25 +16,29 @@ const defaultOutputLimit = 1 << 20
 // run is what is known of the one call of a sandbox. The reader fills it frame
 // by frame; [Sandbox.Run] waits for its end and then closes it.
 type run struct {
-	sink  Sink
-	limit int64
+	sink   Sink
+	limit  int64
+	stream uint32 // its number, once it began
 
-	ended chan struct{} // closed by the first end
-	fed   chan struct{} // closed when feed has returned
-	more  chan struct{} // the reader puts one when the stdin window opens
+	ended  chan struct{} // closed by the first end
+	exited chan struct{} // closed when the agent said that the tool has ended
+	fed    chan struct{} // closed when feed has returned
+	more   chan struct{} // the reader puts one when the stdin window opens
 
-	mu      sync.Mutex // guards the fields below, and is held while sink is called
-	closed  bool       // no more frames are taken
-	first   ending     // valid once ended is closed
-	isEnded bool
-	credit  int // bytes of stdin that may be sent
-	began   time.Time
-	over    time.Time
-	stdout  []byte
-	wrote   int64 // bytes of stdout that came, kept or not
-	stderr  headTail
-	result  []byte
-	extra   int
+	mu        sync.Mutex // guards the fields below, and is held while sink is called
+	closed    bool       // no more frames are taken
+	first     ending     // valid once ended is closed
+	isEnded   bool
+	hasExited bool // exited is closed
+	left      bool // the agent could not see all processes end
+	credit    int  // bytes of stdin that may be sent
+	began     time.Time
+	over      time.Time
+	stdout    []byte
+	wrote     int64 // bytes of stdout that came, kept or not
+	stderr    headTail
+	result    []byte
+	extra     int
 }
 
 // ending is what ended a run. One of exit, lost and cause is set; exit beside
@@ -53,7 +57,7 @@ func newRun(p Process, sink Sink) *run {
 	}
 	return &run{
 		sink: sink, limit: limit, credit: wire.StdinWindow,
-		ended: make(chan struct{}), fed: make(chan struct{}), more: make(chan struct{}, 1),
+		ended: make(chan struct{}), exited: make(chan struct{}), fed: make(chan struct{}), more: make(chan struct{}, 1),
 	}
 }
 
@@ -73,12 +77,30 @@ func (r *run) endLocked(e ending) {
 	close(r.ended)
 }
 
-// endedByItself reports whether the tool ended by itself. Precondition: the run
-// has ended.
-func (r *run) endedByItself() bool {
+// isEmpty reports whether the agent has seen every process of the run end.
+func (r *run) isEmpty() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.first.exit != nil
+	return r.hasExited && !r.left
+}
+
+// stopped reports whether this side ended the run because its context did.
+func (r *run) stopped() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.first.cause == CauseStopped
+}
+
+// isClosed reports whether the run is over and nothing is being sent for it.
+func (r *run) isClosed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.fed:
+		return r.closed
+	default:
+		return false
+	}
 }
 
 // close makes the run take no more frames. When it returns, sink is not being
@@ -98,7 +120,7 @@ func (r *run) frame(f wire.Frame) error {
 	if r.closed {
 		return nil
 	}
-	if r.first.exit != nil {
+	if r.hasExited {
 		return fmt.Errorf("%w: %v after the exit", wire.ErrFrame, f.Kind)
 	}
 	switch f.Kind {
@@ -173,6 +195,8 @@ func (r *run) takeExit(f wire.Frame) error {
 		return fmt.Errorf("%w: %v that cannot be", wire.ErrFrame, f.Kind)
 	}
 	r.endLocked(ending{exit: &exit})
+	r.hasExited, r.left = true, exit.Left
+	close(r.exited)
 	return nil
 }
 

@@ -27,8 +27,9 @@ type SeccompFilter interface {
 	Seccomp() []byte
 }
 
-// Sandbox is an [Instance] whose agent has said hello. It serves one call: one
-// [Sandbox.Run]. Its methods are safe for concurrent use.
+// Sandbox is an [Instance] whose agent has said hello. It serves one call, one
+// [Sandbox.Run]; a sandbox of cells serves many, one after the other. Its
+// methods are safe for concurrent use.
 type Sandbox struct {
 	inst    Instance
 	runtime Runtime
@@ -44,7 +45,10 @@ type Sandbox struct {
 	lostErr error         // written before lost is closed, then read only
 
 	mu     sync.Mutex // guards the fields below
-	run    *run       // the one run, once it began
+	run    *run       // the last run, once one began
+	served uint32     // runs that began, which is the stream of the last one
+	spent  bool       // no other run may follow
+	before Usage      // the counters when the last run began
 	pinged int        // pings that no pong answered
 }
 
@@ -66,6 +70,9 @@ func Open(ctx context.Context, rt Runtime, id string, spec Spec) (*Sandbox, erro
 		closeCtx, cancel := detached(ctx, closeTimeout)
 		defer cancel()
 		return nil, errors.Join(fmt.Errorf("sandbox: start %s: %w", id, err), s.Close(closeCtx))
+	}
+	if s.cells() {
+		s.prepare()
 	}
 	return s, nil
 }
@@ -102,11 +109,6 @@ func (s *Sandbox) Runtime() string {
 	}
 	return s.runtime.Name()
 }
-
-// Reusable reports whether the sandbox may serve another call: it is a
-// container of cells, its last call ended without any anomaly, and it has not
-// served its number of calls.
-func (s *Sandbox) Reusable() bool { return false }
 
 // Alive reports whether the agent's stream is whole. It asks nobody; see
 // [Sandbox.Check].
@@ -190,9 +192,9 @@ func (s *Sandbox) frame(f wire.Frame) error {
 		return s.takePong(f)
 	}
 	s.mu.Lock()
-	r := s.run
+	r, stream := s.run, s.served
 	s.mu.Unlock()
-	if r == nil || f.Stream != runStream {
+	if r == nil || f.Stream != stream {
 		return fmt.Errorf("%w: %v on stream %d, where nothing was started", wire.ErrFrame, f.Kind, f.Stream)
 	}
 	return r.frame(f)

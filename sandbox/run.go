@@ -9,55 +9,59 @@ import (
 	"github.com/toolfleet/toolfleet/sandbox/wire"
 )
 
-// runStream is the stream of the one run of a sandbox. The numbers above it are
-// for cells, which serve one call each in one container.
-const runStream = 1
-
 // pollInterval is how often a running tool's refused forks are looked at.
 const pollInterval = 500 * time.Millisecond
 
 // errRanBefore is a mistake of the caller.
 var errRanBefore = errors.New("sandbox: a sandbox serves one call, and this one has had it")
 
-// Run runs p, the one call of this sandbox, and tells how it ended. The end of
-// ctx kills it. After Run has returned, sink is not called any more.
+// Run runs p, the one call of this sandbox, or the next one of a sandbox that is
+// [Sandbox.Reusable], and tells how it ended. The end of ctx kills it. After Run
+// has returned, sink is not called any more.
 //
 // Every end of a tool is an [Exit], and so is every trick a tool may play on
 // its agent: if that made an error, a hostile tool would be tried again and
 // again. An error is a failure of ours; when the Exit beside it has no Started,
 // no tool has run. Whatever the tool wrote before its end is kept.
 //
-// After an end that Run did not bring about, processes that the tool left
-// behind may live until Close.
+// When Run returns, no process of the call is left: either the agent has seen
+// all of them end, or the sandbox was killed and seen empty.
 func (s *Sandbox) Run(ctx context.Context, p Process, sink Sink) (Exit, error) {
 	r := newRun(p, sink)
+	start, err := newStart(p, s.hello, s.seccomp())
 	if err := s.begin(r); err != nil {
 		return Exit{}, err
 	}
-	start, err := newStart(p, s.hello, s.seccomp())
 	if err != nil {
-		close(r.fed)
-		r.end(ending{cause: CauseNotStarted, detail: err.Error()})
-		return r.exit(Usage{}), nil
+		return s.unrun(ending{cause: CauseNotStarted, detail: err.Error()}), nil
 	}
 	if ctx.Err() != nil {
-		close(r.fed)
-		r.end(ending{cause: CauseStopped})
-		return r.exit(Usage{}), nil
+		return s.unrun(ending{cause: CauseStopped}), nil
 	}
 	go r.feed(s.out, start, p.Stdin)
 	s.watch(ctx, r)
-	return s.finish(ctx, r)
+	return s.finish(ctx, r, p.Grace)
 }
 
-// begin makes r the sandbox's one run.
+// unrun ends the last run before anything of it was sent.
+func (s *Sandbox) unrun(e ending) Exit {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.run.fed)
+	s.run.end(e)
+	s.spent = true
+	return s.run.exit(Usage{})
+}
+
+// begin makes r the sandbox's run.
 func (s *Sandbox) begin(r *run) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.run != nil {
+	if s.run != nil && (!s.cells() || s.spent || !s.run.isClosed()) {
 		return errRanBefore
 	}
-	s.run = r
+	s.run, s.served = r, s.served+1
+	r.stream = s.served
 	return nil
 }
 
@@ -104,14 +108,13 @@ func (w *forkWatch) bomb(refused int64) bool {
 
 // finish kills what has to be killed and puts the answer together. It works on
 // a context of its own: the call's is over when the call was cancelled.
-func (s *Sandbox) finish(ctx context.Context, r *run) (Exit, error) {
-	killCtx, cancel := detached(ctx, killTimeout)
+func (s *Sandbox) finish(ctx context.Context, r *run, grace time.Duration) (Exit, error) {
+	killCtx, cancel := detached(ctx, grace+killTimeout)
 	defer cancel()
-	killed := true
-	if !r.endedByItself() {
-		// What the tool wrote before it was killed is still on its way.
-		killed = s.inst.Kill(killCtx) == nil && waitFor(killCtx, s.gone) == nil
+	if grace > 0 && r.stopped() {
+		s.ask(killCtx, r, grace)
 	}
+	killed := r.isEmpty() || s.kill(killCtx, r) == nil
 	// No more frames from here on, also when the stream goes on.
 	r.close()
 
@@ -119,29 +122,75 @@ func (s *Sandbox) finish(ctx context.Context, r *run) (Exit, error) {
 	usageCtx, cancelUsage := detached(ctx, usageTimeout)
 	defer cancelUsage()
 	usage, _ := s.inst.Usage(usageCtx)
-	exit := r.exit(usage)
+	usage = s.used(usage)
+	exit, err := r.exit(usage), r.failure()
 	if !killed {
 		// Still the end of the tool: an error would let a tool that is hard to
 		// kill be tried again. Close tries again to kill it and has the cause.
 		exit.Detail = strings.TrimSpace(exit.Detail + " (not all of its processes could be seen to end)")
 	}
-	return exit, r.failure()
+	s.settle(usageCtx, r, exit, err)
+	return exit, err
+}
+
+// The signals that this side sends.
+const (
+	sigTerm = 15
+	sigKill = 9
+)
+
+func (s *Sandbox) signal(r *run, sig byte) error {
+	return s.out.Frame(wire.KindSignal, r.stream, []byte{sig})
+}
+
+// ask asks the tool to end and gives it time to.
+func (s *Sandbox) ask(ctx context.Context, r *run, grace time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	if s.signal(r, sigTerm) != nil {
+		return
+	}
+	select {
+	case <-r.exited:
+	case <-s.lost:
+	case <-ctx.Done():
+	}
+}
+
+// cellKillTimeout is how long an agent may take to end a cell. It takes a few
+// milliseconds; an agent that cannot is killed with its container.
+const cellKillTimeout = 5 * time.Second
+
+// kill ends all of r and returns when it is seen to be empty and what the tool
+// wrote before has come.
+func (s *Sandbox) kill(ctx context.Context, r *run) error {
+	if s.cells() && s.Alive() {
+		cellCtx, cancel := context.WithTimeout(ctx, cellKillTimeout)
+		defer cancel()
+		if s.killCell(cellCtx, r) == nil && r.isEmpty() {
+			return nil
+		}
+	}
+	if err := s.inst.Kill(ctx); err != nil {
+		return err
+	}
+	return waitFor(ctx, s.gone)
 }
 
 // feed sends the start and the stdin of r. It ends with r, or when the stream
 // breaks, which the reader sees as well.
 func (r *run) feed(out *wire.Writer, start, stdin []byte) {
 	defer close(r.fed)
-	if err := out.Frame(wire.KindStart, runStream, start); err != nil {
+	if err := out.Frame(wire.KindStart, r.stream, start); err != nil {
 		r.end(ending{lost: err})
 		return
 	}
 	for len(stdin) > 0 {
 		n := r.window(min(len(stdin), wire.MaxChunk))
-		if n == 0 || out.Frame(wire.KindStdin, runStream, stdin[:n]) != nil {
+		if n == 0 || out.Frame(wire.KindStdin, r.stream, stdin[:n]) != nil {
 			return
 		}
 		stdin = stdin[n:]
 	}
-	_ = out.Frame(wire.KindStdinClose, runStream, nil)
+	_ = out.Frame(wire.KindStdinClose, r.stream, nil)
 }

@@ -24,6 +24,7 @@ func run() error {
 	flag.StringVar(&cfg.Workspace, "workspace", wire.DirWorkspace, "the tool's working `directory`")
 	flag.StringVar(&cfg.Home, "home", wire.DirHome, "the tool's home `directory`")
 	flag.StringVar(&cfg.Tmp, "tmp", wire.DirTmp, "the tool's `directory` for temporary files")
+	flag.BoolVar(&cfg.Cells, "cells", false, "serve many calls, each in a cell")
 	flag.Parse()
 	in, out, err := agent.Stdio()
 	if err != nil {

@@ -21,6 +21,10 @@ type Config struct {
 	Out io.Writer
 	// Workspace, Home and Tmp are the tool's writable places.
 	Workspace, Home, Tmp string
+	// Cells says that the sandbox serves many calls, one after the other, each
+	// in a cell. The agent is process 1 then and has the capabilities to make
+	// namespaces and to mount.
+	Cells bool
 }
 
 // Run is the agent's whole life. It returns nil when the host closed the
@@ -30,7 +34,7 @@ type Config struct {
 // It changes the whole process (signals, resource limits) and is for a process
 // of its own.
 func Run(cfg Config) error {
-	setUp()
+	setUp(cfg.Cells)
 	a := &agent{cfg: cfg, out: wire.NewWriter(cfg.Out), ended: make(chan error, 1)}
 	hello := wire.Hello{Version: wire.Version, Build: build(), PID: os.Getpid(), UID: os.Getuid(), GID: os.Getgid()}
 	if err := a.out.JSON(wire.KindHello, 0, hello); err != nil {
@@ -58,7 +62,9 @@ type agent struct {
 	ended chan error // written by end, read once by Run
 	once  sync.Once
 
-	tool *tool // of the one start; serve's alone
+	// serve's alone:
+	tool *tool // the last start
+	next *cell // made ahead, for the start to come
 }
 
 // end ends the agent's life, the first time it is called.
@@ -87,43 +93,56 @@ func (a *agent) frame(f wire.Frame) error {
 	switch f.Kind {
 	case wire.KindPing:
 		return a.out.Frame(wire.KindPong, f.Stream, f.Payload)
+	case wire.KindPrepare:
+		return a.prepare(f)
 	case wire.KindStart:
 		return a.start(f)
-	case wire.KindStdin, wire.KindStdinClose:
+	case wire.KindStdin, wire.KindStdinClose, wire.KindSignal:
 		if a.tool == nil || a.tool.stream != f.Stream {
 			return fmt.Errorf("%w: %v on stream %d, where nothing was started", wire.ErrFrame, f.Kind, f.Stream)
 		}
-		if f.Kind == wire.KindStdinClose {
-			a.tool.stdin.close()
-			return nil
-		}
-		return a.tool.stdin.add(f.Payload)
+		return a.tool.frame(f)
 	default:
 		return fmt.Errorf("%w: %v from a host", wire.ErrFrame, f.Kind)
 	}
 }
 
-// start starts the tool and returns; goroutines carry it from there. An agent
-// serves one call, so a second start is a broken rule.
+// prepare makes the next cell ahead. It does not wait for it.
+func (a *agent) prepare(f wire.Frame) error {
+	if !a.cfg.Cells || a.next != nil {
+		return fmt.Errorf("%w: %v, where no cell is to be made", wire.ErrFrame, f.Kind)
+	}
+	var want wire.Cell
+	if err := wire.Decode(f, &want); err != nil {
+		return err
+	}
+	a.next = newCell(want)
+	return nil
+}
+
+// start starts the tool and returns; goroutines carry it from there. It is a
+// broken rule to start a second one where there are no cells, or no cell is
+// prepared, or the one before runs.
 func (a *agent) start(f wire.Frame) error {
-	if a.tool != nil {
-		return fmt.Errorf("%w: a second start", wire.ErrFrame)
+	if a.tool != nil && (!a.cfg.Cells || !a.tool.isOver()) || a.cfg.Cells && a.next == nil {
+		return fmt.Errorf("%w: a start out of turn", wire.ErrFrame)
 	}
 	var s wire.Start
 	if err := wire.Decode(f, &s); err != nil {
 		return err
 	}
-	a.tool = &tool{stream: f.Stream, out: a.out, stdin: newStdin()}
-	l, err := launch(a.program(s))
+	t := &tool{stream: f.Stream, out: a.out, stdin: newStdin(), cell: a.next, over: make(chan struct{})}
+	a.tool, a.next = t, nil
+	l, err := t.launch(a.program(s))
 	if err != nil {
-		go a.tool.stdin.run(nil, a.tool.credit)
-		return a.out.JSON(wire.KindExit, f.Stream, notStarted(err))
+		return t.failed(err)
 	}
+	t.pid = l.pid
 	if err := a.out.JSON(wire.KindStarted, f.Stream, wire.Started{PID: l.pid}); err != nil {
 		return err
 	}
 	go func() {
-		if err := a.tool.run(l, []string{a.cfg.Workspace, a.cfg.Home, a.cfg.Tmp}); err != nil {
+		if err := t.run(l, []string{a.cfg.Workspace, a.cfg.Home, a.cfg.Tmp}); err != nil {
 			a.end(fmt.Errorf("agent: %w", err))
 		}
 	}()

@@ -139,8 +139,13 @@ func TestHostBreaksRules(t *testing.T) {
 		"StartNotJSON":     func(h *host) error { return h.Frame(wire.KindStart, 1, []byte("x")) },
 		"SecondStart":      func(h *host) error { h.start("/no/such/file"); return h.Frame(wire.KindStart, 2, []byte("{}")) },
 		"StdinAfterClose": func(h *host) error {
-			h.start("/no/such/file")
+			h.start("sleep", "1000")
 			return errors.Join(h.Frame(wire.KindStdinClose, 1, nil), h.Frame(wire.KindStdin, 1, []byte("x")))
+		},
+		"PrepareWithoutCells": func(h *host) error { return h.JSON(wire.KindPrepare, 1, wire.Cell{Disk: 1 << 20}) },
+		"LongSignal": func(h *host) error {
+			h.start("sleep", "1000")
+			return h.Frame(wire.KindSignal, 1, nil)
 		},
 		"BeyondWindow": func(h *host) error {
 			h.start("sleep", "1000")

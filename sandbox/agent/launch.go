@@ -3,7 +3,6 @@ package agent
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -14,7 +13,7 @@ import (
 // program is what launch starts: a start frame with every default filled in.
 type program struct {
 	wire.Start
-	path string // Argv[0], looked up
+	path string // Argv[0], once it was looked up
 }
 
 // launched is a tool that runs, and the agent's ends of its pipes.
@@ -37,39 +36,20 @@ type launched struct {
 // The other way, executing the agent again as a launcher that locks itself
 // down, costs a second start of a Go program in every call.
 func launch(p program) (*launched, error) {
-	restore, err := setOOMScoreAdj(p.OOMScoreAdj)
-	if err != nil {
-		return nil, err
-	}
-	defer restore()
-	return launchOnNewThread(p)
-}
-
-func launchOnNewThread(p program) (*launched, error) {
-	type answer struct {
-		l   *launched
-		err error
-	}
-	ch := make(chan answer)
-	go func() {
-		runtime.LockOSThread()
-		var a answer
-		if unix.Gettid() == os.Getpid() {
-			// The main thread does not die with its goroutine, and it is what
-			// /proc shows of the agent. Hold it, so that another is taken.
-			defer runtime.UnlockOSThread()
-			a.l, a.err = launchOnNewThread(p)
-		} else {
-			a.l, a.err = lockDownAndFork(p)
-		}
-		ch <- a
-	}()
-	a := <-ch
-	return a.l, a.err
+	return withOOMScore(p.OOMScoreAdj, func() (l *launched, err error) {
+		done := make(chan struct{})
+		go onNewThread(func() {
+			defer close(done)
+			l, err = lockDownAndFork(p)
+		})
+		<-done
+		return l, err
+	})
 }
 
 // lockDownAndFork locks the calling thread down for good and starts p from it.
 func lockDownAndFork(p program) (_ *launched, err error) {
+	p.lookUp() // in a cell, here is where its files are seen
 	if err := dropPrivileges(p.UID, p.GID); err != nil {
 		return nil, err
 	}

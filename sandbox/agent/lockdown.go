@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"syscall"
 	"unsafe"
 
@@ -33,7 +32,9 @@ func dropPrivileges(uid, gid int) error {
 		if err := dropBoundingSet(); err != nil {
 			return err
 		}
-		if err := unix.Prctl(unix.PR_SET_SECUREBITS, lockedSecurebits, 0, 0, 0); err != nil {
+		// gVisor knows none of these bits. There, user 0 loses its capabilities
+		// at the exec for want of a bounding set, which is empty by now.
+		if err := unix.Prctl(unix.PR_SET_SECUREBITS, lockedSecurebits, 0, 0, 0); err != nil && !errors.Is(err, unix.EPERM) {
 			return fmt.Errorf("lock securebits: %w", err)
 		}
 		if err := setUser(uid, gid); err != nil {
@@ -97,22 +98,20 @@ func userError(what string, id int, errno unix.Errno) error {
 
 const oomScoreAdj = "/proc/self/oom_score_adj"
 
-// setOOMScoreAdj makes the next child the kernel's first choice when memory
-// runs out, so that the tool dies and the agent lives to tell. The value
+// withOOMScore calls f, which forks the tool, so that the tool is the kernel's
+// first choice when memory runs out, and the agent lives to tell. The value
 // belongs to the whole process, so it is set for the fork and then set back:
 // raising is always allowed, and so is going back to where one was.
-func setOOMScoreAdj(adj int) (restore func(), err error) {
+func withOOMScore(adj int, f func() (*launched, error)) (*launched, error) {
 	before, err := os.ReadFile(oomScoreAdj)
 	if err != nil {
 		return nil, fmt.Errorf("read the score for the out-of-memory killer: %w", err)
 	}
-	if strings.TrimSpace(string(before)) == strconv.Itoa(adj) {
-		return func() {}, nil
-	}
 	if err := os.WriteFile(oomScoreAdj, []byte(strconv.Itoa(adj)), 0); err != nil {
 		return nil, fmt.Errorf("set the score for the out-of-memory killer: %w", err)
 	}
-	return func() { _ = os.WriteFile(oomScoreAdj, before, 0) }, nil
+	defer func() { _ = os.WriteFile(oomScoreAdj, before, 0) }()
+	return f()
 }
 
 // setRlimits sets the limits, none above what the agent itself has. They belong

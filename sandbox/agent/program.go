@@ -24,11 +24,14 @@ func (a *agent) program(s wire.Start) program {
 	if s.Dir == "" {
 		s.Dir = a.cfg.Workspace
 	}
-	path := ""
-	if len(s.Argv) > 0 {
-		path = lookPath(s.Argv[0], getenv(s.Env, "PATH"), s.Dir)
+	return program{Start: s}
+}
+
+// lookUp finds the file to execute.
+func (p *program) lookUp() {
+	if len(p.Argv) > 0 {
+		p.path = lookPath(p.Argv[0], getenv(p.Env, "PATH"), p.Dir)
 	}
-	return program{Start: s, path: path}
 }
 
 // environ lays the call's environment over the image's. The image's HOME does

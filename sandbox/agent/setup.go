@@ -16,7 +16,7 @@ import (
 const spareThreads = 4
 
 // setUp makes this process the init of its sandbox.
-func setUp() {
+func setUp(cells bool) {
 	// Every signal is taken and dropped. The default of most is to end the
 	// process, and a tool with the agent's user may send them; the host's way
 	// to end an agent is SIGKILL or the end of its stdin. Dropped and not
@@ -28,7 +28,7 @@ func setUp() {
 	runtime.GOMAXPROCS(2)
 	reserveThreads(spareThreads)
 	if os.Getpid() == 1 {
-		limitUser()
+		limitUser(cells)
 		loopbackUp()
 		return
 	}

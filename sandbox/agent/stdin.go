@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/toolfleet/toolfleet/sandbox/wire"
 )
@@ -17,10 +18,12 @@ type stdin struct {
 	pending []byte
 	owed    int // bytes taken from the host and not credited yet
 	closed  bool
+	ended   bool          // the tool has ended: what still comes is dropped
+	done    chan struct{} // closed when run has returned
 }
 
 func newStdin() *stdin {
-	s := new(stdin)
+	s := &stdin{done: make(chan struct{})}
 	s.more = sync.NewCond(&s.mu)
 	return s
 }
@@ -29,6 +32,9 @@ func newStdin() *stdin {
 func (s *stdin) add(b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ended {
+		return nil // it was on its way
+	}
 	if s.closed || s.owed+len(b) > wire.StdinWindow {
 		return fmt.Errorf("%w: stdin after its end or beyond its window", wire.ErrFrame)
 	}
@@ -46,11 +52,29 @@ func (s *stdin) close() {
 	s.more.Signal()
 }
 
+// end makes run return, and waits for it: after the exit of a tool nothing is
+// said of its stdin. Precondition: nobody holds the other end of the file, or
+// it can be given up.
+func (s *stdin) end(file *os.File) {
+	s.drop()
+	_ = file.SetWriteDeadline(time.Unix(1, 0))
+	<-s.done
+}
+
+// drop drops what there is and what still comes.
+func (s *stdin) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed, s.ended, s.pending = true, true, nil
+	s.more.Signal()
+}
+
 // run writes to file what the host sends, credits it, and closes file at the
 // end. A tool that closes its stdin, or ends without having read it, fails
 // nothing: the bytes are dropped and credited all the same. A nil file drops
 // everything.
 func (s *stdin) run(file *os.File, credit func(n int)) {
+	defer close(s.done)
 	var batch []byte
 	for {
 		var last bool

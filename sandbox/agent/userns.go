@@ -15,23 +15,29 @@ var userLimits = map[string]string{
 	"max_fanotify_groups":   "0",
 	"max_fanotify_marks":    "0",
 	"max_user_namespaces":   "0",
-	"max_mnt_namespaces":    "0",
-	"max_pid_namespaces":    "0",
-	"max_net_namespaces":    "0",
-	"max_ipc_namespaces":    "0",
-	"max_uts_namespaces":    "0",
 	"max_cgroup_namespaces": "0",
 	"max_time_namespaces":   "0",
 }
 
+// cellLimits count the namespaces that cells are made of. A cell needs one of
+// each; of those that ended some may wait for the kernel to clean them up.
+var cellLimits = []string{"max_mnt_namespaces", "max_pid_namespaces", "max_net_namespaces", "max_ipc_namespaces", "max_uts_namespaces"}
+
 // limitUser sets the limits of this process's user namespace. The host's hold
 // besides. A runtime that leaves the files read-only, or a kernel without one
 // of them, keeps what it has.
-func limitUser() {
+func limitUser(cells bool) {
 	if !ownUserNamespace() {
 		return // these would be the host's limits
 	}
 	for name, limit := range userLimits {
+		_ = os.WriteFile("/proc/sys/user/"+name, []byte(limit), 0)
+	}
+	limit := "0"
+	if cells {
+		limit = "512"
+	}
+	for _, name := range cellLimits {
 		_ = os.WriteFile("/proc/sys/user/"+name, []byte(limit), 0)
 	}
 }

@@ -14,12 +14,21 @@
 //	hello ────────────────────▶          once, first
 //	      ◀──────────────────── ping     any number, while idle
 //	pong  ────────────────────▶
+//	      ◀──────────────────── prepare  cells only: the next stream's may be made
 //	      ◀──────────────────── start    once per stream
 //	started ──────────────────▶          the tool's exec succeeded
 //	      ◀──────────────────── stdin …, stdin-close
 //	stdin-credit ─────────────▶          so many bytes of stdin were taken
 //	stdout, stderr, message ──▶          in any order
+//	      ◀──────────────────── signal   SIGTERM asks the tool, SIGKILL ends it
 //	exit  ────────────────────▶          last; without started: no tool ran
+//
+// A sandbox that is a container runs one stream. One of cells runs many, one
+// after the other and each under a new number: a start comes after the exit of
+// the one before.
+//
+// An exit is sent when no process of the stream is left, so the host need not
+// look.
 //
 // The host may have at most [StdinWindow] bytes of stdin under way that no
 // credit answered. So the agent never stops reading its stdin for the sake of

@@ -38,13 +38,14 @@ const (
 	KindStderr      Kind = 10 // agent: bytes of the tool's stderr
 	KindMessage     Kind = 11 // agent: one line of the tool's fd 3, without its newline
 	KindExit        Kind = 12 // agent: JSON Exit
+	KindSignal      Kind = 13 // host: one byte, a signal for the tool; SIGKILL ends its whole cell
+	KindPrepare     Kind = 16 // host: JSON Cell; the cell of the stream may be made before its start
 )
 
 // Numbers set aside for what is designed and not built. A reader refuses them
 // like any unknown kind.
 const (
-	_ Kind = 13 + iota // signal: for a grace period before the kill
-	_                  // file: files of the call, in and out
+	_ Kind = 14 + iota // file: files of the call, in and out
 	_                  // secret: secrets of the call
 )
 
@@ -65,6 +66,8 @@ var kinds = [...]struct {
 	KindStderr:      {"stderr", MaxChunk},
 	KindMessage:     {"message", MaxMessage},
 	KindExit:        {"exit", 16 << 10},
+	KindSignal:      {"signal", 1},
+	KindPrepare:     {"prepare", 4 << 10},
 }
 
 // known reports whether k is a kind of this version.

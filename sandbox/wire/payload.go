@@ -14,6 +14,10 @@ const (
 	DirTmp       = "/tmp"
 )
 
+// Inodes is how many files a disk of size bytes may hold: a million empty files
+// fill no page but cost the kernel memory.
+func Inodes(size int64) int64 { return max(1024, size/4096) }
+
 // ToolUser is the user and the group of a tool that asks for none.
 const ToolUser = 65532
 
@@ -53,6 +57,13 @@ type Start struct {
 	OOMScoreAdj int `json:"oomScoreAdj"`
 }
 
+// Cell says what the next cell is like. Everything else that a cell needs is
+// the same for all of them and known to the agent.
+type Cell struct {
+	// Disk is the size of all its writable places together, in bytes.
+	Disk int64 `json:"disk"`
+}
+
 // Rlimit is one resource limit.
 type Rlimit struct {
 	// Resource is the kernel's number, such as RLIMIT_NOFILE.
@@ -83,6 +94,9 @@ type Exit struct {
 	// Held says that other processes still held the tool's stdout, stderr or
 	// fd 3 when it ended. What they wrote later is lost.
 	Held bool `json:"held,omitempty"`
+	// Left says that processes which the tool left behind were told to die and
+	// not seen to. Without it, the agent has seen all of them end.
+	Left bool `json:"left,omitempty"`
 	// LongMessage says that a line on fd 3 was longer than MaxMessage. It and
 	// all later lines were dropped.
 	LongMessage bool `json:"longMessage,omitempty"`

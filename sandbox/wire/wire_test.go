@@ -71,7 +71,7 @@ func TestReaderRefuses(t *testing.T) {
 		{"half a payload", raw(4, byte(wire.KindStdout), 1, "ab"), io.ErrUnexpectedEOF, ""},
 		{"no payload", raw(4, byte(wire.KindStdout), 1, ""), io.ErrUnexpectedEOF, ""},
 		{"kind 0", raw(0, 0, 0, ""), wire.ErrFrame, "kind 0 is unknown"},
-		{"a reserved kind", raw(0, 13, 1, ""), wire.ErrFrame, "kind 13 is unknown"},
+		{"a reserved kind", raw(0, 14, 1, ""), wire.ErrFrame, "kind 14 is unknown"},
 		{"kind 255", raw(0, 255, 0, ""), wire.ErrFrame, "kind 255 is unknown"},
 		{"a huge length", raw(1<<32-1, byte(wire.KindStart), 0, ""), wire.ErrFrame, "at most 1048576"},
 		{"a length beyond its kind's", raw(wire.MaxChunk+1, byte(wire.KindStdout), 0, ""), wire.ErrFrame, "at most 32768"},

@@ -1,0 +1,295 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/toolfleet/toolfleet/sandbox/wire"
+)
+
+// cell is what one call has for itself inside a container that serves many: pid,
+// mount, ipc, uts and network namespaces, the four writable places on a tmpfs
+// of its own, a /proc of its own. The root is the container's, which is
+// read-only, so it needs no overlay; the user namespace is the container's too.
+//
+// Namespaces belong to a thread in Linux. So a cell is a thread of the agent:
+// it unshares, mounts, forks the cell's init, waits for the call, locks itself
+// down, forks the tool, and dies with the cell. No second Go program is
+// started for it, which would cost more than all the rest.
+//
+// The init comes first and is pid 1 of the new pid namespace, the tool comes
+// second; both are children of the agent. Killing the init ends everything
+// that the tool started, however it hid, and the kernel reports the init's end
+// only after the last of them is gone.
+type cell struct {
+	want wire.Cell
+
+	made   chan struct{} // closed once err and initPID are set
+	err    error
+	init   int
+	start  chan program // to the thread, one at the most
+	answer chan answer
+	over   chan struct{} // closed by end
+	gone   chan struct{} // closed when the thread has looked at full and ends
+
+	full bool // valid once gone is closed
+}
+
+// answer is what came of starting a tool.
+type answer struct {
+	l   *launched
+	err error
+}
+
+// newCell begins to make a cell and does not wait for it. Call end once.
+func newCell(want wire.Cell) *cell {
+	c := &cell{
+		want: want, made: make(chan struct{}),
+		start: make(chan program, 1), answer: make(chan answer, 1),
+		over: make(chan struct{}), gone: make(chan struct{}),
+	}
+	go onNewThread(c.live)
+	return c
+}
+
+// live is the cell's thread.
+func (c *cell) live() {
+	defer close(c.gone)
+	c.err = c.make()
+	close(c.made)
+	select {
+	case p := <-c.start:
+		a := answer{err: c.err}
+		if a.err == nil {
+			a.l, a.err = lockDownAndFork(p)
+		}
+		c.answer <- a
+	case <-c.over:
+		return
+	}
+	<-c.over
+	c.full = anyFull([]string{wire.DirTmp})
+}
+
+// launch starts p in the cell.
+func (c *cell) launch(p program) (*launched, error) {
+	<-c.made
+	return withOOMScore(p.OOMScoreAdj, func() (*launched, error) {
+		c.start <- p
+		a := <-c.answer
+		return a.l, a.err
+	})
+}
+
+// end kills all that runs in the cell, sees that nothing is left, and tells
+// whether its disk was full.
+func (c *cell) end() (full bool) {
+	<-c.made
+	if c.init > 0 {
+		_ = unix.Kill(c.init, unix.SIGKILL)
+		for {
+			if _, err := unix.Wait4(c.init, nil, 0, nil); !errors.Is(err, unix.EINTR) {
+				break
+			}
+		}
+	}
+	close(c.over)
+	<-c.gone
+	return c.full
+}
+
+// kill ends the tool and all that it started. end must still be called.
+func (c *cell) kill() {
+	<-c.made
+	if c.init > 0 {
+		_ = unix.Kill(c.init, unix.SIGKILL)
+	}
+}
+
+// The new namespaces of a cell, beside the one for pids.
+const cellNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
+
+// make makes the cell around the calling thread.
+func (c *cell) make() error {
+	err := unix.Unshare(cellNamespaces | unix.CLONE_NEWPID)
+	// gVisor gives a thread no pid namespace for its children.
+	alone := errors.Is(err, unix.EINVAL)
+	if alone {
+		err = unix.Unshare(cellNamespaces)
+	}
+	if err != nil {
+		return fmt.Errorf("make a cell: namespaces: %w", err)
+	}
+	loopbackUp()
+	if err := c.mountPlaces(); err != nil {
+		return fmt.Errorf("make a cell: %w", err)
+	}
+	if err := c.startInit(alone); err != nil {
+		return fmt.Errorf("make a cell: start its init: %w", err)
+	}
+	if alone {
+		err = c.mountProcInside()
+	} else {
+		err = unix.Mount("proc", "/proc", "proc", procFlags, "")
+	}
+	if err != nil {
+		return fmt.Errorf("make a cell: mount /proc: %w", err)
+	}
+	if err := hideProc(); err != nil {
+		return fmt.Errorf("make a cell: %w", err)
+	}
+	return nil
+}
+
+// startInit starts the cell's init, and when alone in a pid namespace made for
+// it, which the thread then joins. The init needs no privilege at all, and
+// inherits nothing: no file, no environment. It leads a session of its own.
+func (c *cell) startInit(alone bool) error {
+	fd := -1
+	sys := &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: initUser, Gid: initUser}}
+	if alone {
+		sys.Cloneflags, sys.PidFD = unix.CLONE_NEWPID, &fd
+	}
+	pid, err := syscall.ForkExec(InitPath, []string{"init"}, &syscall.ProcAttr{Dir: "/", Sys: sys})
+	if err != nil {
+		return err
+	}
+	c.init = pid
+	if !alone {
+		return nil
+	}
+	defer func() { _ = unix.Close(fd) }()
+	return unix.Setns(fd, unix.CLONE_NEWPID)
+}
+
+// mountProcInside has a process of the cell's pid namespace mount /proc, since
+// in gVisor a /proc is of the namespace of whoever mounts it.
+func (c *cell) mountProcInside() error {
+	pid, err := syscall.ForkExec(MountProcPath, []string{"mount-proc"}, &syscall.ProcAttr{Dir: "/"})
+	if err != nil {
+		return err
+	}
+	var ws unix.WaitStatus
+	for {
+		if _, err = unix.Wait4(pid, &ws, 0, nil); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err == nil && ws != 0 {
+		err = fmt.Errorf("it ended with %#x", ws)
+	}
+	return err
+}
+
+// initUser is the init's user and group, nobody, whom no tool gets unless it
+// asks for it, and nothing is gained by it.
+const initUser = 65534
+
+// cellPlaces are the writable places and their modes. They lie on one tmpfs, so
+// that its size is the limit of them all.
+var cellPlaces = []struct {
+	path  string
+	mode  os.FileMode
+	flags uintptr
+}{
+	{wire.DirTmp, 0o777 | os.ModeSticky, 0},
+	{wire.DirWorkspace, 0o755, 0},
+	{wire.DirHome, 0o755, 0},
+	{"/dev/shm", 0o777 | os.ModeSticky, unix.MS_NOEXEC},
+}
+
+// mountPlaces mounts the tmpfs over /tmp, since there is no other writable
+// place, takes its directories from there, and puts that of /tmp on top. What
+// the container had there is covered. /dev, which the container's user 0 could
+// write to, becomes read-only, and terminals are the cell's own.
+func (c *cell) mountPlaces() error {
+	const flags = unix.MS_NOSUID | unix.MS_NODEV
+	options := fmt.Sprintf("size=%d,nr_inodes=%d,mode=711", c.want.Disk, wire.Inodes(c.want.Disk))
+	if err := unix.Mount("toolfleet", wire.DirTmp, "tmpfs", flags, options); err != nil {
+		return fmt.Errorf("mount its disk: %w", err)
+	}
+	for i, p := range slices.Backward(cellPlaces) {
+		dir := filepath.Join(wire.DirTmp, fmt.Sprint(i))
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, wire.ToolUser, wire.ToolUser), os.Chmod(dir, p.mode)); err != nil {
+			return fmt.Errorf("make its disk: %w", err)
+		}
+		if err := bind(dir, p.path, flags|p.flags); err != nil {
+			return err
+		}
+	}
+	if err := remount("/dev", unix.MS_NOSUID|unix.MS_NOEXEC|unix.MS_RDONLY); err != nil {
+		return err
+	}
+	err := unix.Mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5,max=16")
+	if err != nil {
+		return fmt.Errorf("mount its terminals: %w", err)
+	}
+	return nil
+}
+
+const procFlags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+
+// hideProc hides in the cell's new /proc, which comes up bare, what the
+// container's hides.
+func hideProc() error {
+	for _, path := range wire.MaskedPaths {
+		var st unix.Stat_t
+		if !strings.HasPrefix(path, "/proc/") || unix.Lstat(path, &st) != nil {
+			continue
+		}
+		over := "/dev/null"
+		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			over = EmptyDir
+		}
+		if err := unix.Mount(over, path, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("cover %s: %w", path, err)
+		}
+	}
+	for _, path := range wire.ReadonlyPaths {
+		if err := bind(path, path, procFlags|unix.MS_RDONLY); err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+	}
+	return nil
+}
+
+// bind mounts from at to, with flags that a bind mount takes only afterwards.
+func bind(from, to string, flags uintptr) error {
+	if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind %s: %w", to, err)
+	}
+	return remount(to, flags)
+}
+
+func remount(path string, flags uintptr) error {
+	if err := unix.Mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|flags, ""); err != nil {
+		return fmt.Errorf("remount %s: %w", path, err)
+	}
+	return nil
+}
+
+// onNewThread calls f on a thread that is f's alone and ends with it. The main
+// thread would not end, and is what /proc shows of the agent; when it is the
+// one at hand it is held until another was found.
+func onNewThread(f func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != os.Getpid() {
+		f()
+		return // still locked: the thread ends
+	}
+	defer runtime.UnlockOSThread()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		onNewThread(f)
+	}()
+	<-done
+}

@@ -1,0 +1,93 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/toolfleet/toolfleet/sandbox/wire"
+)
+
+// maxServed is how many calls a container of cells serves. What a call may have
+// left behind in spite of everything (memory the kernel keeps for the container,
+// a leak in the agent) has an end then.
+const maxServed = 1000
+
+// cells tells whether the sandbox gives every call a cell of its own.
+func (s *Sandbox) cells() bool { return s.spec.Isolation == "cell" }
+
+// Reusable reports whether the sandbox may serve another call: it is a
+// container of cells, its last call ended without any anomaly, and it has not
+// served its number of calls.
+func (s *Sandbox) Reusable() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cells() && s.Alive() && !s.spent && s.served < maxServed
+}
+
+// peakResetter is what an [Instance] implements that can count the peak of
+// memory anew for another call. One that cannot has its peaks of a reused
+// sandbox left out.
+type peakResetter interface {
+	ResetPeak(ctx context.Context) error
+}
+
+// prepare tells the agent that the next cell may be made. The cell has nothing
+// of the call to come.
+func (s *Sandbox) prepare() {
+	s.mu.Lock()
+	stream := s.served + 1
+	s.mu.Unlock()
+	// A broken stream is seen by its reader.
+	_ = s.out.JSON(wire.KindPrepare, stream, wire.Cell{Disk: s.spec.Limits.Disk})
+}
+
+// used is what the run that has just ended took of usage, which counts for the
+// container as a whole.
+func (s *Sandbox) used(usage Usage) Usage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	usage.OOMKills -= s.before.OOMKills
+	usage.PidsRefused -= s.before.PidsRefused
+	usage.CPU -= s.before.CPU
+	if _, ok := s.inst.(peakResetter); !ok && s.served > 1 {
+		usage.PeakMemory = 0 // of an earlier call, for all we know
+	}
+	return usage
+}
+
+// settle makes ready for the next call, or for none: a sandbox whose call met a
+// limit, was killed or broke a rule may be marked by it.
+func (s *Sandbox) settle(ctx context.Context, r *run, exit Exit, err error) {
+	again := s.cells() && err == nil && exit.Cause == CauseExited && exit.Met == "" && s.Alive() && waitFor(ctx, r.fed) == nil
+	usage := exit.Usage
+	s.mu.Lock()
+	s.spent = !again
+	s.before.OOMKills += usage.OOMKills
+	s.before.PidsRefused += usage.PidsRefused
+	s.before.CPU += usage.CPU
+	s.mu.Unlock()
+	if !s.Reusable() {
+		return
+	}
+	if p, ok := s.inst.(peakResetter); ok {
+		if err := p.ResetPeak(ctx); err != nil {
+			s.mu.Lock()
+			s.spent = true
+			s.mu.Unlock()
+			return
+		}
+	}
+	s.prepare()
+}
+
+// killCell has the agent end the cell of r and everything in it, and waits for
+// the exit frame. An error leaves it to the caller to end the whole container.
+func (s *Sandbox) killCell(ctx context.Context, r *run) error {
+	if err := s.signal(r, sigKill); err != nil {
+		return err
+	}
+	if err := waitFor(ctx, r.exited); err != nil {
+		return fmt.Errorf("sandbox: the cell did not end: %w", err)
+	}
+	return nil
+}
