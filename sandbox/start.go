@@ -20,6 +20,11 @@ const toolOOMScore = 1000
 var toolRlimits = []wire.Rlimit{
 	{Resource: unix.RLIMIT_CORE},                           // a core file is a copy of the call's secrets
 	{Resource: unix.RLIMIT_NOFILE, Soft: 1024, Hard: 4096}, // 1024 is what select(2) can bear
+	// The kernel charges these to the user who made the sandbox as well, and
+	// that is the host's root: with its usual limits one tool takes every timer
+	// and every message queue of the machine.
+	{Resource: unix.RLIMIT_SIGPENDING, Soft: 256, Hard: 256},
+	{Resource: unix.RLIMIT_MSGQUEUE},
 }
 
 // newStart makes the payload of the start frame for p. Its errors are sentences

@@ -3,24 +3,26 @@ package containerd
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/containerd/containerd/v2/contrib/seccomp"
 	bpf "github.com/elastic/go-seccomp-bpf"
 	"github.com/elastic/go-seccomp-bpf/arch"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	netbpf "golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
 )
 
 // toolFilter compiles the filter that the agent loads before it becomes the
-// tool: containerd's default profile for a process without any capability.
-// clone3 answers ENOSYS, so that a C library falls back to clone, whose flags
-// a filter can see.
+// tool: containerd's default profile for a process without any capability, with
+// fewer sockets. clone3 answers ENOSYS, so that a C library falls back to clone,
+// whose flags a filter can see.
 //
 // It is compiled here because the agent has nothing but the standard library,
 // and because every byte of the agent is a byte that a sandbox starts with.
 // The result is an array of struct sock_filter in the host's byte order.
 func toolFilter() ([]byte, error) {
-	profile := containerProfile(nil)
+	profile := fewerSockets(containerProfile(nil))
 	host, err := arch.GetInfo("")
 	if err != nil {
 		return nil, fmt.Errorf("containerd: compile seccomp filter: %w", err)
@@ -55,6 +57,40 @@ func containerProfile(caps []string) *specs.LinuxSeccomp {
 		Capabilities: &specs.LinuxCapabilities{Bounding: caps},
 	}})
 	p.Architectures = nil // the native one
+	return p
+}
+
+// fewerSockets leaves a tool the sockets that programs without a network use:
+// unix, TCP and UDP for loopback, and the netlink of routes, by which C libraries
+// list interfaces. The default profile lets three dozen families pass, and any
+// protocol of each. The kernel loads a module for most of them when it is asked,
+// and hardly any code of the kernel has had more ways up in it.
+func fewerSockets(p *specs.LinuxSeccomp) *specs.LinuxSeccomp {
+	var rules []specs.LinuxSyscall
+	for _, rule := range p.Syscalls {
+		rule.Names = slices.DeleteFunc(slices.Clone(rule.Names), func(name string) bool {
+			return name == "socket" || name == "socketpair" || name == "socketcall"
+		})
+		if len(rule.Names) > 0 {
+			rules = append(rules, rule)
+		}
+	}
+	allow := func(name string, family, protocol uint64) {
+		rules = append(rules, specs.LinuxSyscall{Names: []string{name}, Action: specs.ActAllow, Args: []specs.LinuxSeccompArg{
+			{Index: 0, Value: family, Op: specs.OpEqualTo}, {Index: 2, Value: protocol, Op: specs.OpEqualTo},
+		}})
+	}
+	for _, name := range []string{"socket", "socketpair"} {
+		rules = append(rules, specs.LinuxSyscall{Names: []string{name}, Action: specs.ActAllow, Args: []specs.LinuxSeccompArg{
+			{Index: 0, Value: unix.AF_UNIX, Op: specs.OpEqualTo},
+		}})
+	}
+	for _, protocol := range []uint64{unix.IPPROTO_IP, unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
+		allow("socket", unix.AF_INET, protocol)
+		allow("socket", unix.AF_INET6, protocol)
+	}
+	allow("socket", unix.AF_NETLINK, unix.NETLINK_ROUTE)
+	p.Syscalls = rules
 	return p
 }
 
@@ -118,15 +154,17 @@ func toAction(a specs.LinuxSeccompAction, errno *uint) (bpf.Action, error) {
 	}
 }
 
-// toConditions translates the conditions of one rule. OCI runtimes read two
-// conditions on one argument as alternatives, the assembler as both; rules of
-// more than one condition are therefore refused until one is needed.
+// toConditions translates the conditions of one rule, which must all hold. OCI
+// runtimes read two conditions on one argument as alternatives, the assembler as
+// both; such rules are refused until one is needed.
 func toConditions(args []specs.LinuxSeccompArg) (bpf.ArgumentConditions, error) {
-	if len(args) > 1 {
-		return nil, fmt.Errorf("%d conditions in one rule are not translated", len(args))
-	}
+	seen := map[uint]bool{}
 	var out bpf.ArgumentConditions
 	for _, a := range args {
+		if seen[a.Index] {
+			return nil, fmt.Errorf("two conditions on argument %d in one rule are not translated", a.Index)
+		}
+		seen[a.Index] = true
 		c := bpf.Condition{Argument: uint32(a.Index), Value: a.Value}
 		switch {
 		case a.Op == specs.OpEqualTo:
