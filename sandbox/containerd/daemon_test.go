@@ -297,6 +297,20 @@ func TestInspect(t *testing.T) {
 	}
 }
 
+// TestPreflightRefusesWhatCannotMap: layers on a file system that knows no id
+// mappings would fail at the first start. ramfs stands for all of them, since
+// no kernel has taught it.
+func TestPreflightRefusesWhatCannotMap(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("ramfs", dir, "ramfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Unmount(dir, 0) }()
+	if err := containerd.Preflight(dir); err == nil || !strings.Contains(err.Error(), "cannot map user ids") {
+		t.Errorf("state on ramfs: %v", err)
+	}
+}
+
 func TestPreflightRefusesTmpOverlay(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"lower", "upper", "work", "merged"} {

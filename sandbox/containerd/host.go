@@ -6,9 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/containerd/cgroups/v3"
+	"github.com/containerd/containerd/v2/core/mount"
 	"golang.org/x/sys/unix"
 )
 
@@ -77,6 +79,9 @@ func (h *Host) judge() {
 	}
 	problem(os.Geteuid() != 0, "toolfleet runs containers and must be root; start it with sudo")
 	problem(h.Cgroups == "none", "no cgroups are mounted; mount cgroup2 at /sys/fs/cgroup or boot with systemd")
+	if c := missingController(); h.Cgroups != "none" && c != "" {
+		problem(true, noController(c))
+	}
 	problem(!h.Overlay, "the kernel has no overlayfs; load it with modprobe overlay")
 	problem(!h.UserNamespaces, "the kernel has no user namespaces; set sysctl user.max_user_namespaces above 0")
 	problem(!h.Seccomp, "the kernel has no seccomp filters; it needs CONFIG_SECCOMP_FILTER")
@@ -96,6 +101,8 @@ func Preflight(stateDir string) error {
 		return errors.New("containerd: toolfleet runs containers and must be root; start it with sudo")
 	case cgroupMode() == "none":
 		return errors.New("containerd: no cgroups are mounted; mount cgroup2 at /sys/fs/cgroup or boot with systemd")
+	case missingController() != "":
+		return errors.New("containerd: " + noController(missingController()))
 	case !hasLine("/proc/filesystems", "overlay") && exec.Command("modprobe", "overlay").Run() != nil: //nolint:noctx // a moment, at the start of the program
 		return errors.New("containerd: the kernel has no overlayfs; load it with modprobe overlay")
 	}
@@ -123,7 +130,31 @@ func CheckStateDir(dir string) error {
 	if name, bad := unfit[fs.Type]; bad {
 		return fmt.Errorf("containerd: the state directory %s lies on %s; choose one on a local disk with --state", dir, name)
 	}
+	if !mapsIDs(dir) {
+		return fmt.Errorf("containerd: the file system of the state directory %s cannot map user ids with Linux %s; choose one on ext4, xfs or btrfs with --state", dir, kernel())
+	}
 	return nil
+}
+
+// mapsIDs tries what each start does with the layers of an image below dir. The
+// file system must be able to do it, which they learned one after another:
+// tmpfs, for one, in Linux 6.3. Whatever else keeps us from trying, such as not
+// being root, is told by somebody else.
+func mapsIDs(dir string) bool {
+	userns, err := mount.GetUsernsFD("0:100000:1", "0:100000:1")
+	if err != nil {
+		return true
+	}
+	defer func() { _ = userns.Close() }()
+	tree, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return !errors.Is(err, unix.ENOSYS)
+	}
+	defer func() { _ = unix.Close(tree) }()
+	err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{
+		Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(userns.Fd()),
+	})
+	return !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS)
 }
 
 func cgroupMode() string {
@@ -141,6 +172,22 @@ func cgroupMode() string {
 		return "hybrid"
 	}
 	return "v1"
+}
+
+// missingController is the first cgroup controller that limits need and the
+// machine, or the container we run in, lacks.
+func missingController() string {
+	enabled := strings.Fields(readTrim(filepath.Join(cgroupRoot, "cgroup.controllers")))
+	for _, c := range []string{"cpu", "memory", "pids"} {
+		if cgroupMode() == "v2" && !slices.Contains(enabled, c) || cgroupMode() != "v2" && !exists(filepath.Join(cgroupRoot, c)) {
+			return c
+		}
+	}
+	return ""
+}
+
+func noController(name string) string {
+	return "the cgroup controller " + name + " is missing, and tools cannot be limited without; boot with cgroup_enable=" + name
 }
 
 // swapLimit tells whether a cgroup can bound swap.
