@@ -194,6 +194,9 @@ func (r *run) takeExit(f wire.Frame) error {
 	if neverStarted != r.began.IsZero() || exit.Code < 0 || exit.Code > 255 || exit.Signal < 0 || exit.Signal > 64 {
 		return fmt.Errorf("%w: %v that cannot be", wire.ErrFrame, f.Kind)
 	}
+	if r.isEnded && r.first.cause != "" {
+		r.first.exit = &exit // it was being ended, and this is how it went
+	}
 	r.endLocked(ending{exit: &exit})
 	r.hasExited, r.left = true, exit.Left
 	close(r.exited)

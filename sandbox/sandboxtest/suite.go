@@ -36,6 +36,14 @@ type Config struct {
 	// Isolation says that the runtime keeps the tool from the host, and not
 	// only its privileges from the tool.
 	Isolation bool
+	// OwnKernel says why the tool's kernel is not the host's, where it is not;
+	// empty where it is. Then the host sees none of the tool's processes, their
+	// score for the host's out-of-memory killer has no effect, and user 0 can
+	// end process 1 of its pid namespace, which Linux forbids.
+	OwnKernel string
+	// Overhead is the memory in bytes that the runtime takes for itself beside
+	// the tool's limits.
+	Overhead int64
 }
 
 // Bounds of one test, and of one clean-up.
@@ -51,6 +59,8 @@ func Run(t *testing.T, cfg Config) {
 	t.Run("Life", s.testLife)
 	t.Run("Streams", s.testStreams)
 	t.Run("Ends", s.testEnds)
+	t.Run("Trees", s.testTrees)
+	t.Run("Grace", s.testGrace)
 	t.Run("Environment", s.testEnvironment)
 	t.Run("Security", s.testSecurity)
 	if cfg.Limits {

@@ -51,6 +51,29 @@ var modes = map[string]func(args []string) int{
 	"attack":      func([]string) int { return attack() },
 	"reopen":      func([]string) int { return reopen() },
 	"write":       write,
+
+	"balloon":  balloon,
+	"read-all": func([]string) int { return readAll() },
+	"look-up":  lookUp,
+	"spin":     spin,
+	"open":     openFiles,
+	"watches":  func([]string) int { return watches() },
+	"locks":    locks,
+	"deep":     deep,
+	"links":    links,
+	"sparse":   func([]string) int { return sparse() },
+	"mapped":   func([]string) int { return mapped() },
+	"places":   func([]string) int { return places() },
+	"fill-all": fillAll,
+	"work":     func([]string) int { return work() },
+
+	"refork":   refork,
+	"stopped":  stopped,
+	"vforked":  vforked,
+	"traced":   traced,
+	"deaf":     deaf,
+	"listen":   listen,
+	"graceful": graceful,
 }
 
 func main() {
