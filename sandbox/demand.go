@@ -13,8 +13,8 @@ const (
 	firstRefill = time.Second
 )
 
-// demand tells how many sandboxes of one spec have to be warm so that a call
-// rarely finds none:
+// demand is what the calls of one spec ask for. How many of it have to be warm
+// so that a call rarely finds none:
 //
 //   - A sandbox that was handed out is made good one refill later. So what a
 //     shelf must hold is the number of Gets in the time of a refill: rate ×
@@ -34,9 +34,6 @@ type demand struct {
 	refill time.Duration // exponentially weighted; 0 before one was seen
 	rate   float64       // Gets per second at the last Get, exponentially weighted
 	last   time.Time     // of the Gets
-
-	window     time.Time // when this window of peaks began
-	peak, prev int       // the highest count of this window and the one before
 }
 
 // get counts a Get. No more than most are told apart.
@@ -73,23 +70,28 @@ func (d *demand) started(took time.Duration) {
 	d.refill += (took - d.refill) / 4
 }
 
-// note takes count in, which is one of the peaks to be told from now on.
-func (d *demand) note(now time.Time, count int, window time.Duration) {
-	d.roll(now, window)
-	d.peak = max(d.peak, count)
+// peaks tells the highest of the counts of the last one to two windows: two
+// numbers in place of all that was counted.
+type peaks struct {
+	began     time.Time // of this window
+	now, prev int       // the highest count of this window and the one before
 }
 
-// highest is the highest count of the last one to two windows.
-func (d *demand) highest(now time.Time, window time.Duration) int {
-	d.roll(now, window)
-	return max(d.peak, d.prev)
+func (k *peaks) note(now time.Time, count int, window time.Duration) {
+	k.roll(now, window)
+	k.now = max(k.now, count)
 }
 
-func (d *demand) roll(now time.Time, window time.Duration) {
-	switch past := now.Sub(d.window); {
+func (k *peaks) highest(now time.Time, window time.Duration) int {
+	k.roll(now, window)
+	return max(k.now, k.prev)
+}
+
+func (k *peaks) roll(now time.Time, window time.Duration) {
+	switch past := now.Sub(k.began); {
 	case past >= 2*window:
-		d.window, d.prev, d.peak = now, 0, 0
+		k.began, k.prev, k.now = now, 0, 0
 	case past >= window:
-		d.window, d.prev, d.peak = d.window.Add(window), d.peak, 0
+		k.began, k.prev, k.now = k.began.Add(window), k.now, 0
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-
 	"github.com/toolfleet/toolfleet/sandbox"
 )
 

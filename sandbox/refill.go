@@ -142,16 +142,17 @@ func (p *Pool) allowed() int {
 	return n
 }
 
-// gap is how long a refill of sh waits for the calls. Not at all when calls
+// gap is how long a refill of sh waits for the calls; it is over when it is 0 or
+// less. Not at all when calls
 // take sandboxes faster than gaps come, since the next ones would start their
 // own: that costs the same and they wait for it.
 func (p *Pool) gap(sh *shelf, now time.Time) time.Duration {
 	patient := sh.lacking.Add(patience).Sub(now)
 	runningOut := sh.demand.recent(now) > 0 && sh.have() < sh.places/2
-	if patient <= 0 || runningOut {
+	switch {
+	case runningOut:
 		return 0
-	}
-	if p.cold > 0 {
+	case p.cold > 0:
 		return patient
 	}
 	return min(patient, p.lastGet.Add(quietGap).Sub(now))

@@ -18,7 +18,9 @@ type shelf struct {
 	starting int    // refills on their way
 	out      int    // with a call, or on their way to one
 	demand   demand
-	places   int // how many may be kept, see Pool.allot
+	needed   peaks // how many had to be warm, see demand
+	busy     peaks // how many were out at once; for cells
+	places   int   // how many may be kept, see Pool.allot
 
 	lacking   time.Time // since when there are too few; zero when there are not
 	retry     *backoff.ExponentialBackOff
@@ -52,22 +54,27 @@ func (sh *shelf) get(now time.Time, window time.Duration) {
 	count := sh.demand.recent(now)
 	if sh.cells() {
 		count = sh.out
+		sh.busy.note(now, count, surplusTime)
 	}
-	sh.demand.note(now, count, window)
+	sh.needed.note(now, count, window)
 }
 
 // target is how many there should be. Of cells, those with a call count too.
 func (sh *shelf) target(now time.Time, window time.Duration) int {
-	return min(max(sh.demand.highest(now, window), sh.min), sh.max)
+	return min(max(sh.needed.highest(now, window), sh.min), sh.max)
 }
 
+// surplusTime is how long cells above max are kept after there were as many in
+// use; at most twice that.
+const surplusTime = 5 * time.Second
+
 // ceiling is how many may wait on the shelf. A worker that runs more calls at
-// once than max goes on with the containers it has: they come back in twos and
-// threes, and starting what was just removed costs a hundred calls.
+// once than max goes on with the containers it has: they come back together as
+// it happens, and starting what was just removed costs as much as fifty calls.
 func (sh *shelf) ceiling(now time.Time, window time.Duration) int {
 	n := sh.target(now, window)
 	if sh.cells() && sh.max > 0 {
-		return max(n, sh.out)
+		return max(n, sh.busy.highest(now, surplusTime)-sh.out)
 	}
 	return n
 }
