@@ -144,43 +144,57 @@ func removeGroup(t *testing.T, dir string) {
 	}
 }
 
-// TestDelegatedGroup: on v2 a worker that was given a group divides it, so
-// that its sandboxes count towards its limits. On v1 they lie below the root.
-// Either way another worker removes them when it is dead.
+// TestDelegatedGroup: on v2 a worker that was given a group to divide has its
+// sandboxes there, so that they count towards its limits; on v1, and in a unit
+// of systemd that is not made for it, they lie below the root. Wherever they
+// are, another worker removes them when theirs is dead.
 func TestDelegatedGroup(t *testing.T) {
 	rt := open(t, "w1")
 	base := "/sys/fs/cgroup"
 	if !onV2() {
 		base += "/memory"
 	}
-	group := filepath.Join(base, fmt.Sprintf("toolfleet-unit-%d", os.Getpid()))
-	if err := os.Mkdir(group, 0o755); err != nil {
-		t.Fatal(err)
+	_, err := os.Stat("/run/systemd/system")
+	for _, c := range []struct {
+		name, id  string
+		delegated bool // as systemd marks it
+		own       string
+		nested    bool // on v2
+	}{
+		{"container", "given-1", false, "", err != nil},
+		{"unit with a subgroup", "given-2", true, "worker", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			group := filepath.Join(base, "toolfleet-"+c.id)
+			own := filepath.Join(group, c.own)
+			if err := os.MkdirAll(own, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { removeGroup(t, group) })
+			if c.delegated && onV2() {
+				if err := unix.Setxattr(group, "trusted.delegate", []byte("1"), 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			where := base
+			if onV2() && c.nested {
+				where = group
+			}
+			t.Setenv(victimGroupEnv, own)
+			kill := startVictim(t, "w1", time.Hour, c.id)
+			found, err := filepath.Glob(filepath.Join(where, "toolfleet", "*", c.id))
+			if err != nil || len(found) != 1 {
+				t.Fatalf("sandbox below %s: %v, %v", where, found, err)
+			}
+			if pids, err := os.ReadFile(filepath.Join(found[0], "cgroup.procs")); err != nil || len(pids) == 0 {
+				t.Errorf("no process of the sandbox is in its group: %v", err)
+			}
+			kill()
+			sweep(t, rt)
+			if _, err := os.Stat(found[0]); !os.IsNotExist(err) {
+				t.Errorf("the group is still there: %v", err)
+			}
+			noLeftovers(t, rt)
+		})
 	}
-	t.Cleanup(func() { removeGroup(t, group) })
-	where := base
-	if onV2() {
-		where = group
-		// What systemd does for Delegate=yes.
-		if err := unix.Setxattr(group, "trusted.delegate", []byte("1"), 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Setenv(victimGroupEnv, group)
-	kill := startVictim(t, "w1", time.Hour, "delegated-1")
-	found, err := filepath.Glob(filepath.Join(where, "toolfleet", "*", "delegated-1"))
-	if err != nil || len(found) != 1 {
-		t.Fatalf("sandbox below %s: %v, %v", where, found, err)
-	}
-	if pids, err := os.ReadFile(filepath.Join(found[0], "cgroup.procs")); err != nil || len(pids) == 0 {
-		t.Errorf("no process of the sandbox is in its group: %v", err)
-	}
-	kill()
-	if r := sweep(t, rt); r.Sandboxes != 1 {
-		t.Errorf("swept %+v", r)
-	}
-	if _, err := os.Stat(found[0]); !os.IsNotExist(err) {
-		t.Errorf("the group is still there: %v", err)
-	}
-	noLeftovers(t, rt)
 }

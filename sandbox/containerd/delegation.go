@@ -28,11 +28,11 @@ func aboveSandboxes(name string) (string, error) {
 	return path.Join(parent, name), err
 }
 
-// parent is the worker's own group where that was given to it to divide: a
-// systemd unit with Delegate=yes, or a container. Its sandboxes then count
-// towards its limits and go when it is removed. Otherwise it is the root, as
-// for a worker that was started in a shell; whoever manages the shell's group
-// may take controllers away at any time.
+// parent is the group that was given to the worker to divide: that of its
+// container, or of its systemd unit. Its sandboxes then count towards the
+// group's limits and go when it is removed. Otherwise it is the root, as for a
+// worker that was started in a shell; whoever manages the shell's group may
+// take controllers away at any time.
 func (v cgroupV2) parent() (string, error) {
 	raw, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -60,24 +60,20 @@ func (v cgroupV2) given(own string) string {
 	if strings.HasPrefix(own, "/..") {
 		return "/" // out of sight, beside the root of our cgroup namespace
 	}
-	// systemd marks what it delegates. With DelegateSubgroup= it puts the
-	// unit's process one below, as we do.
-	for _, group := range []string{own, path.Dir(own)} {
-		if v.marked(group) {
-			return group
-		}
+	// systemd marks what it delegates, and with DelegateSubgroup= it puts the
+	// unit's process one below. Without that we must not divide the unit's
+	// group: a killed worker leaves sandboxes there, and with controllers
+	// handed down to them the kernel would let no successor in.
+	if above := path.Dir(own); v.delegated(above) || path.Base(own) == ownLeaf {
+		return above
 	}
-	// In a container there is no systemd to ask, and to disturb.
 	if exists("/run/systemd/system") {
 		return "/"
 	}
-	if path.Base(own) == ownLeaf {
-		return path.Dir(own)
-	}
-	return own
+	return own // that of a container, which is made anew when it starts again
 }
 
-func (v cgroupV2) marked(group string) bool {
+func (v cgroupV2) delegated(group string) bool {
 	var value [8]byte
 	n, err := unix.Getxattr(v.dir(group), "trusted.delegate", value[:])
 	return err == nil && string(value[:n]) == "1"
@@ -108,7 +104,7 @@ func (v cgroupV2) divide(group string) error {
 		}
 	}
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(controllersV2), 0); err != nil {
-		return fmt.Errorf("containerd: hand controllers of %s down (does the unit have Delegate=yes?): %w", dir, err)
+		return fmt.Errorf("containerd: hand controllers of %s down (are they handed down to it?): %w", dir, err)
 	}
 	return nil
 }
