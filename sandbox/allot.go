@@ -10,8 +10,8 @@ import (
 // otherwise, in bytes: its agent, and its share of the shim.
 const defaultIdleMemory = 12 << 20
 
-// machineMemory is the memory of the machine, in bytes. A worker's own cgroup
-// says nothing here: its sandboxes are not in it.
+// machineMemory is the memory of the machine, in bytes. The cgroup that the
+// process is in says nothing: sandboxes have theirs elsewhere.
 func machineMemory() int64 {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {

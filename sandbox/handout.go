@@ -19,6 +19,13 @@ const (
 // Get hands out a sandbox of spec: a warm one that is alive, or else one that
 // is started now, within ctx. Whoever got it gives it to Release in the end.
 func (p *Pool) Get(ctx context.Context, spec Spec) (sb *Sandbox, warm bool, err error) {
+	return p.Take(ctx, spec, func(context.Context) error { return nil })
+}
+
+// Take is Get for a caller that has to put down what it is about to do before a
+// sandbox is started: it calls cold then. An error of cold is Take's, and
+// nothing is started.
+func (p *Pool) Take(ctx context.Context, spec Spec, cold func(context.Context) error) (sb *Sandbox, warm bool, err error) {
 	sh, err := p.arrive(spec)
 	if err != nil {
 		return nil, false, err
@@ -35,7 +42,7 @@ func (p *Pool) Get(ctx context.Context, spec Spec) (sb *Sandbox, warm bool, err 
 		p.cfg.Logger.Warn("warm sandbox dropped: its agent does not answer", "sandbox", k.ID(), "error", err)
 		p.drop(k.Sandbox)
 	}
-	sb, err = p.startCold(ctx, spec, sh)
+	sb, err = p.startCold(ctx, spec, sh, cold)
 	return sb, false, err
 }
 
@@ -94,9 +101,11 @@ func (p *Pool) drop(sb *Sandbox) {
 	p.dispose(sb)
 }
 
-func (p *Pool) startCold(ctx context.Context, spec Spec, sh *shelf) (*Sandbox, error) {
+func (p *Pool) startCold(ctx context.Context, spec Spec, sh *shelf, cold func(context.Context) error) (sb *Sandbox, err error) {
 	began := time.Now()
-	sb, err := p.open(ctx, spec, false)
+	if err = cold(ctx); err == nil {
+		sb, err = p.open(ctx, spec, false)
+	}
 	p.mu.Lock()
 	p.cold--
 	switch {
@@ -119,7 +128,7 @@ func (p *Pool) startCold(ctx context.Context, spec Spec, sh *shelf) (*Sandbox, e
 // already, and for the removal itself once Run has ended. Releasing twice does
 // nothing.
 func (p *Pool) Release(sb *Sandbox) {
-	good := p.reusable(sb) && sb.Alive()
+	good := sb.Reusable()
 	now := time.Now()
 	p.mu.Lock()
 	sh, ok := p.inUse[sb]
@@ -140,7 +149,7 @@ func (p *Pool) Release(sb *Sandbox) {
 
 // wants tells whether sb may wait on sh for its next call.
 func (p *Pool) wants(sh *shelf, sb *Sandbox, now time.Time) bool {
-	if sh == nil || !sh.cells() || p.shelves[sh.spec] != sh || now.Sub(sb.born) > p.cfg.MaxAge {
+	if sh == nil || p.shelves[sh.spec] != sh || now.Sub(sb.born) > p.cfg.MaxAge {
 		return false
 	}
 	p.allot(now)

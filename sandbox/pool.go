@@ -22,7 +22,8 @@ type PoolConfig struct {
 	// MaxMemory bounds what the warm sandboxes of all specs cost together while
 	// they are idle, in bytes; those that are being started count too. 0 means
 	// an eighth of the machine's memory: what waits shall not take much from
-	// what works, and a tool takes 256 MiB where an idle sandbox takes 12.
+	// what works, and a tool takes 256 MiB where an idle sandbox takes 12. Where
+	// sandboxes have a limit together, it has to be told.
 	MaxMemory int64
 	// IdleMemory tells what one idle sandbox of a spec costs, in bytes. nil
 	// means 12 MiB for each.
@@ -77,11 +78,10 @@ var ErrPoolClosed = errors.New("sandbox: the pool is closed")
 // A Pool must be run, see [Pool.Run]; before that Get works but always starts
 // cold. Its methods are safe for concurrent use.
 type Pool struct {
-	cfg      PoolConfig
-	reusable func(*Sandbox) bool // [Sandbox.Reusable], but in tests
-	kick     chan struct{}       // wakes Run; whoever changes what it looks at puts one
-	waiting  chan struct{}       // a place for each closing, begun or not
-	slots    chan struct{}       // a place for each closing at work
+	cfg     PoolConfig
+	kick    chan struct{} // wakes Run; whoever changes what it looks at puts one
+	waiting chan struct{} // a place for each closing, begun or not
+	slots   chan struct{} // a place for each closing at work
 
 	mu       sync.Mutex // guards everything below
 	shelves  map[Spec]*shelf
@@ -116,7 +116,7 @@ func NewPool(cfg PoolConfig) *Pool {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Pool{
-		cfg: cfg, reusable: (*Sandbox).Reusable, kick: make(chan struct{}, 1),
+		cfg: cfg, kick: make(chan struct{}, 1),
 		waiting: make(chan struct{}, closeWaiting), slots: make(chan struct{}, closeParallel),
 		shelves: make(map[Spec]*shelf), kinds: make(map[Kind]struct{}), inUse: make(map[*Sandbox]*shelf),
 	}

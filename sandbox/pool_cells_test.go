@@ -42,7 +42,6 @@ func TestPoolReusesCells(t *testing.T) {
 		var pings atomic.Int32
 		rt := &fakeRuntime{agent: countPings(&pings), start: slowStart}
 		p, _ := runPool(t, sandbox.PoolConfig{Runtime: rt, MaxAge: time.Minute})
-		sandbox.Reuse(p)
 		p.Want(cellA, 0, 2)
 		p.Want(cellB, 0, 2)
 
@@ -82,8 +81,8 @@ func TestPoolReusesCells(t *testing.T) {
 	})
 }
 
-// TestPain19PoolRefuses: what is isolated by its container is never used again,
-// whatever its sandbox says; nor are cells that nobody wants any more, that are
+// TestPain19PoolRefuses: what is isolated by its container is never used again;
+// nor are cells that nobody wants any more, that are
 // more than are needed, or that the pool has no room for. The pool is not run,
 // so that nothing but the release can remove them.
 func TestPain19PoolRefuses(t *testing.T) {
@@ -110,7 +109,6 @@ func TestPain19PoolRefuses(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := &fakeRuntime{agent: honest}
 				p := sandbox.NewPool(sandbox.PoolConfig{Runtime: rt, MaxWarm: 2})
-				sandbox.Reuse(p)
 				p.Want(c.spec, 0, 2)
 				var out []*sandbox.Sandbox
 				for range c.calls {
@@ -140,7 +138,6 @@ func TestPoolKeepsCellsForCallsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := &fakeRuntime{agent: honest, start: slowStart}
 		p, _ := runPool(t, sandbox.PoolConfig{Runtime: rt})
-		sandbox.Reuse(p)
 		p.Want(cellA, 1, 3)
 		settle(10 * time.Second)
 		mustBe(t, "stats", p.Stats(), sandbox.PoolStats{Warm: 1})

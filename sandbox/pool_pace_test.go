@@ -46,7 +46,6 @@ func TestPoolDoesNotWaitForGaps(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rt := &fakeRuntime{agent: honest, start: slowStart}
 			p, _ := runPool(t, sandbox.PoolConfig{Runtime: rt})
-			sandbox.Reuse(p)
 			p.Want(cellA, 1, 1)
 			settle(time.Minute)
 			p.Want(specA, 1, 1)

@@ -107,7 +107,6 @@ func playPool(t *testing.T, ops []poolOp, failing bool) error {
 	g.Pool, stop = runPool(t, sandbox.PoolConfig{
 		Runtime: g.rt, MaxWarm: poolMaxWarm, MaxMemory: poolMaxMemory, IdleMemory: idleMemory, Parallel: 3,
 	})
-	sandbox.Reuse(g.Pool)
 	for i, op := range ops {
 		err := g.play(t.Context(), op)
 		synctest.Wait()

@@ -32,6 +32,8 @@ type WorkerConfig struct {
 	Class      string        `help:"Class of calls to take." default:"default" env:"TOOLFLEET_CLASS"`
 	Slots      int           `help:"Calls run at once; 0 means twice the CPUs." default:"0" env:"TOOLFLEET_SLOTS"`
 	Drain      time.Duration `help:"How long running calls may go on at a stop." default:"60s" env:"TOOLFLEET_DRAIN"`
+	WarmMemory int64         `help:"MiB that all idle sandboxes may take together; 0 means an eighth of the machine's memory." default:"0" env:"TOOLFLEET_WARM_MEMORY"`
+	IdleMemory int64         `help:"MiB that one idle sandbox is taken to cost." default:"12" env:"TOOLFLEET_IDLE_MEMORY"`
 	SubIDBase  uint32        `help:"First user id of the sandboxes' id ranges, each of 65,536." name:"subid-base" default:"100000" env:"TOOLFLEET_SUBID_BASE"`
 }
 
@@ -54,12 +56,18 @@ type Worker struct {
 	draining  atomic.Bool
 }
 
+// mostMiB is 1 TiB, as for a tool.
+const mostMiB = 1 << 20
+
 // StartWorker makes everything a worker needs before it takes calls: its
 // containerd, a host swept of what a predecessor left, the images, the pool.
 // Close must be called when the error is nil.
 func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools []catalog.Spec, m *metrics.Metrics, logger *slog.Logger) (*Worker, error) {
 	if cfg.Slots < 0 || cfg.Drain < 0 || cfg.Drain > longestDrain {
 		return nil, fmt.Errorf("slots must not be negative, and drain must be between 0 and %s", longestDrain)
+	}
+	if cfg.WarmMemory < 0 || cfg.IdleMemory < 0 || max(cfg.WarmMemory, cfg.IdleMemory) > mostMiB {
+		return nil, fmt.Errorf("warm-memory and idle-memory are MiB, between 0 and %d", mostMiB)
 	}
 	if !catalog.ValidClass(cfg.Class) {
 		return nil, fmt.Errorf("%q cannot be a class of calls", cfg.Class)
@@ -82,7 +90,10 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools []catalo
 		w.Close(ctx)
 		return nil, err
 	}
-	w.pool = newWarmPool(sandbox.PoolConfig{Runtime: w.runtime, Prefix: w.self.ID, Logger: logger}, tools, cfg.Class, m)
+	w.pool = newWarmPool(sandbox.PoolConfig{
+		Runtime: w.runtime, Prefix: w.self.ID, Logger: logger,
+		MaxMemory: cfg.WarmMemory << 20, IdleMemory: func(sandbox.Spec) int64 { return cfg.IdleMemory << 20 },
+	}, tools, cfg.Class, m)
 	w.server = &queue.Server{
 		Queue: bus.Queue,
 		Handler: &worker.Worker{
