@@ -18,7 +18,7 @@ vcs := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## build everything that running needs; nothing to do the second time
@@ -55,6 +55,15 @@ run: setup images ## the whole fleet in one process, with the example tools; sto
 test: setup images ## every test, with the race detector and real containers
 	@toolchain/build.sh gotestsum
 	@toolchain/test.sh -race -count=1 -timeout=20m -run '$(RUN)' $(PKG)
+
+.PHONY: escape
+escape: setup ## let a hostile tool loose in real sandboxes: each runtime that is here, each isolation
+	@bin/toolfleet image build sandbox/sandboxtest/escape --tag local/escape:1 --output bin/escape.tar >&2
+	@bin/toolfleet escape
+
+.PHONY: test-cgroup2
+test-cgroup2: setup images ## the sandbox's tests on cgroup v2, in a kernel of their own
+	@toolchain/cgroup2/run.sh
 
 .PHONY: bench
 bench: setup images ## measure calls against bare containers, as `name value` lines

@@ -38,6 +38,7 @@ type commands struct {
 	Image  ImageCmd  `cmd:"" help:"Make tool images."`
 	Doctor DoctorCmd `cmd:"" help:"Say what this machine can do and what is missing."`
 	Bench  BenchCmd  `cmd:"" help:"Measure a fleet beside bare containers."`
+	Escape EscapeCmd `cmd:"" help:"Try to break out of this machine's sandboxes."`
 
 	Version kong.VersionFlag `help:"Print the version."`
 }
