@@ -26,15 +26,11 @@ func (p *Pool) Get(ctx context.Context, spec Spec) (sb *Sandbox, warm bool, err 
 // sandbox is started: it calls cold then. An error of cold is Take's, and
 // nothing is started.
 func (p *Pool) Take(ctx context.Context, spec Spec, cold func(context.Context) error) (sb *Sandbox, warm bool, err error) {
-	sh, err := p.arrive(spec)
+	sh, k, err := p.arrive(spec)
 	if err != nil {
 		return nil, false, err
 	}
-	for {
-		k, ok := p.take(sh)
-		if !ok {
-			break
-		}
+	for ; k.Sandbox != nil; k = p.another(sh) {
 		err := p.check(ctx, k)
 		if err == nil {
 			return k.Sandbox, true, nil
@@ -46,12 +42,14 @@ func (p *Pool) Take(ctx context.Context, spec Spec, cold func(context.Context) e
 	return sb, false, err
 }
 
-// arrive counts a Get. The shelf may be nil.
-func (p *Pool) arrive(spec Spec) (*shelf, error) {
+// arrive counts a Get and takes the first warm sandbox for it, in one step: a
+// call that was counted and had not taken its cell yet would make the shelf
+// look too full. The shelf may be nil.
+func (p *Pool) arrive(spec Spec) (*shelf, kept, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, ErrPoolClosed
+		return nil, kept{}, ErrPoolClosed
 	}
 	now := time.Now()
 	p.lastGet = now
@@ -60,25 +58,30 @@ func (p *Pool) arrive(spec Spec) (*shelf, error) {
 		sh.out++
 		sh.get(now, p.window())
 	}
-	return sh, nil
+	return sh, p.take(sh), nil
+}
+
+// another takes the next one for a call whose first was no good.
+func (p *Pool) another(sh *shelf) kept {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.take(sh)
 }
 
 // take takes the first warm sandbox off the shelf. When there is none it
-// counts a cold start, which startCold ends.
-func (p *Pool) take(sh *shelf) (kept, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// counts a cold start, which startCold ends. p.mu is held.
+func (p *Pool) take(sh *shelf) kept {
 	if sh != nil {
 		if k, ok := sh.take(); ok {
 			p.inUse[k.Sandbox] = sh
 			if !sh.cells() { // a cell comes back; there is nothing to fill
 				p.wake()
 			}
-			return k, true
+			return k
 		}
 	}
 	p.cold++
-	return kept{}, false
+	return kept{}
 }
 
 // check asks the agent of k for an answer, unless it has just given one.
