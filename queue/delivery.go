@@ -52,22 +52,29 @@ func newDelivery(nc *nats.Conn, msg *nats.Msg) (*Delivery, error) {
 		return d, fmt.Errorf("%w: %w", errPoison, err)
 	}
 	d.Delivered = int(meta.NumDelivered)
-	var head struct {
-		Version int `json:"version"`
+	err = json.Unmarshal(msg.Data, &d.Job)
+	if v := versionOf(msg.Data, d.Job, err); v > call.Version {
+		return d, fmt.Errorf("%w: %d, and this worker reads %d", errNewer, v, call.Version)
 	}
-	if err := json.Unmarshal(msg.Data, &head); err != nil {
-		return d, fmt.Errorf("%w: %w", errPoison, err)
-	}
-	if head.Version > call.Version {
-		return d, fmt.Errorf("%w: %d, and this worker reads %d", errNewer, head.Version, call.Version)
-	}
-	if err := json.Unmarshal(msg.Data, &d.Job); err != nil {
+	if err != nil {
 		return d, fmt.Errorf("%w: %w", errPoison, err)
 	}
 	if d.Job.Spec == nil || !strings.HasSuffix(msg.Subject, "."+string(d.Job.Call.Key())) {
 		return d, fmt.Errorf("%w: without a spec, or under another call's subject", errPoison)
 	}
 	return d, nil
+}
+
+// versionOf is the version of a job, also of one that this version cannot read.
+func versionOf(data []byte, job catalog.Job, err error) int {
+	if err == nil {
+		return job.Version
+	}
+	var head struct {
+		Version int `json:"version"`
+	}
+	_ = json.Unmarshal(data, &head) // what is no JSON has no version
+	return head.Version
 }
 
 // Ack ends the delivery for good. It returns once the server has said so, and

@@ -44,20 +44,18 @@ func custom(name, nonce string, value any) []byte {
 	return mustEncode(ev)
 }
 
-// value reads the value of a CUSTOM event back.
+// value reads the value of a CUSTOM event back, in one pass: an admission holds
+// a whole spec, and every dispatcher reads every admission.
 func value(data []byte, name string, v any) error {
-	var ev struct {
-		Name  string          `json:"name"`
-		Value json.RawMessage `json:"value"`
-	}
+	ev := struct {
+		Name  string `json:"name"`
+		Value any    `json:"value"`
+	}{Value: v}
 	if err := json.Unmarshal(data, &ev); err != nil {
 		return fmt.Errorf("results: event %s: %w", name, err)
 	}
 	if ev.Name != name {
 		return fmt.Errorf("results: event %q where %s belongs", ev.Name, name)
-	}
-	if err := json.Unmarshal(ev.Value, v); err != nil {
-		return fmt.Errorf("results: event %s: %w", name, err)
 	}
 	return nil
 }

@@ -25,6 +25,8 @@ func (a *attempt) run(ctx context.Context) error {
 	switch {
 	case errors.Is(err, errCancelled):
 		return a.handleCancelBeforeStart(ctx)
+	case errors.As(err, new(*errGiveBack)): // the claim failed
+		return err
 	case err != nil && context.Cause(ctx) != nil:
 		return giveBack(0, context.Cause(ctx))
 	case errors.Is(err, sandbox.ErrImage):
@@ -58,7 +60,7 @@ func (a *attempt) sandbox(ctx context.Context) (*sandbox.Sandbox, error) {
 	defer watch()
 
 	began := time.Now()
-	sb, warm, err := a.Sandboxes.Get(ctx, a.job.Spec.Sandbox(a.job.Call.Tenant))
+	sb, warm, err := a.Sandboxes.Take(ctx, a.job.Spec.Sandbox(a.job.Call.Tenant), a.claim)
 	if err != nil {
 		if errors.Is(context.Cause(ctx), errCancelled) {
 			return nil, errCancelled

@@ -18,9 +18,10 @@ import (
 
 // Sandboxes is where a worker takes its sandboxes from; [sandbox.Pool] is one.
 type Sandboxes interface {
-	// Get takes a warm sandbox or starts a cold one.
-	Get(ctx context.Context, spec sandbox.Spec) (sb *sandbox.Sandbox, warm bool, err error)
-	// Release takes back a sandbox that Get handed out. Whether it serves
+	// Take takes a warm sandbox or starts a cold one. It calls cold before it
+	// starts one, and gives up with cold's error.
+	Take(ctx context.Context, spec sandbox.Spec, cold func(context.Context) error) (sb *sandbox.Sandbox, warm bool, err error)
+	// Release takes back a sandbox that Take handed out. Whether it serves
 	// another call or is removed happens behind the caller's back.
 	Release(sb *sandbox.Sandbox)
 }
@@ -135,7 +136,7 @@ func (w *Worker) Handle(ctx context.Context, d *queue.Delivery) {
 // handle works on the delivery to its end. A nil error means that there is
 // nothing left to do: the call has its result.
 func (a *attempt) handle(ctx context.Context) error {
-	state, err := a.look(ctx)
+	state, err := a.stands(ctx)
 	switch {
 	case errors.Is(err, results.ErrNotFound):
 		// The log opens before the job is pushed, so it is older than the
@@ -165,10 +166,18 @@ func (a *attempt) handle(ctx context.Context) error {
 	if a.n > call.MaxAttempts {
 		return a.finish(ctx, call.Spent(call.MaxAttempts))
 	}
-	if err := a.claim(ctx); err != nil {
-		return err
-	}
 	return a.run(ctx)
+}
+
+// stands asks where the call stands. Nearly always the answer is that nothing
+// has happened to it yet, and costs little.
+func (a *attempt) stands(ctx context.Context) (results.State, error) {
+	bounded, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	if untouched, err := a.Log.Untouched(bounded, a.job); untouched || err != nil {
+		return results.State{}, err
+	}
+	return a.look(ctx)
 }
 
 func (a *attempt) look(ctx context.Context) (results.State, error) {
@@ -250,6 +259,9 @@ func (a *attempt) endUnrun(ctx context.Context, state results.State, r call.Resu
 	return a.finish(ctx, r)
 }
 
+// claim counts the attempt before a cold start, which may kill this worker or
+// fail. An attempt with a warm sandbox has its start for a claim: that follows
+// at once, and spares the log an entry.
 func (a *attempt) claim(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()

@@ -59,16 +59,22 @@ type house struct {
 	alive atomic.Bool // what the registry says of every other worker
 }
 
-// pool starts each sandbox cold, and remembers.
+// pool starts each sandbox when it is asked for, and remembers.
 type pool struct {
 	t       *testing.T
 	rt      *local.Runtime
-	err     error // returned by Get when set
+	err     error // returned by Take when set
+	warm    bool  // every sandbox counts as warm
 	started atomic.Int32
 	spoil   atomic.Int32 // so many sandboxes are dead when they are handed out
 }
 
-func (p *pool) Get(ctx context.Context, spec sandbox.Spec) (*sandbox.Sandbox, bool, error) {
+func (p *pool) Take(ctx context.Context, spec sandbox.Spec, cold func(context.Context) error) (*sandbox.Sandbox, bool, error) {
+	if !p.warm {
+		if err := cold(ctx); err != nil {
+			return nil, false, err
+		}
+	}
 	if p.err != nil {
 		return nil, false, p.err
 	}
@@ -78,7 +84,7 @@ func (p *pool) Get(ctx context.Context, spec sandbox.Spec) (*sandbox.Sandbox, bo
 	if err == nil && p.spoil.Add(-1) >= 0 {
 		err = p.rt.Remove(ctx, id)
 	}
-	return sb, false, err
+	return sb, p.warm, err
 }
 
 func random(t *testing.T) string {
@@ -246,6 +252,17 @@ func (h *house) until(job catalog.Job, f func(results.Entry) bool) {
 			return
 		}
 	}
+}
+
+// kinds lists the entries of a call that has ended.
+func (h *house) kinds(job catalog.Job) string {
+	h.Helper()
+	var kinds []string
+	h.until(job, func(e results.Entry) bool {
+		kinds = append(kinds, e.Kind)
+		return e.Kind == results.KindResult
+	})
+	return strings.Join(kinds, " ")
 }
 
 func running(e results.Entry) bool {

@@ -16,28 +16,14 @@ import (
 // log, the queue, the words that go back and forth.
 type instant struct{ n atomic.Int64 }
 
-// Warm implements worker.Sandboxes.
-func (i *instant) Warm(ctx context.Context, spec sandbox.Spec) *sandbox.Sandbox {
+// Take implements worker.Sandboxes. Every sandbox counts as warm.
+func (i *instant) Take(ctx context.Context, spec sandbox.Spec, _ func(context.Context) error) (*sandbox.Sandbox, bool, error) {
 	sb, err := sandbox.Open(ctx, i, "instant-"+strconv.FormatInt(i.n.Add(1), 10), spec)
-	if err != nil {
-		return nil
-	}
-	return sb
-}
-
-// Get implements worker.Sandboxes. It is called only when Warm has failed, for
-// the reason.
-func (i *instant) Get(ctx context.Context, spec sandbox.Spec) (*sandbox.Sandbox, bool, error) {
-	sb, err := sandbox.Open(ctx, i, "instant-"+strconv.FormatInt(i.n.Add(1), 10), spec)
-	return sb, false, err
+	return sb, true, err
 }
 
 // Release implements worker.Sandboxes.
-func (i *instant) Release(sb *sandbox.Sandbox) { i.Discard(sb) }
-
-// Discard removes a sandbox.
-func (i *instant) Discard(sb *sandbox.Sandbox) {
-	//nolint:forbidigo // a removal belongs to no call
+func (*instant) Release(sb *sandbox.Sandbox) {
 	_ = sb.Close(context.Background()) // closes two pipes, which does not fail
 }
 

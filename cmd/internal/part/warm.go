@@ -83,8 +83,8 @@ func warmth(tools []catalog.Spec, class string) map[sandbox.Spec]catalog.Warm {
 	return sum
 }
 
-// Get implements [worker.Sandboxes].
-func (w *warmPool) Get(ctx context.Context, spec sandbox.Spec) (*sandbox.Sandbox, bool, error) {
+// Take implements [worker.Sandboxes].
+func (w *warmPool) Take(ctx context.Context, spec sandbox.Spec, cold func(context.Context) error) (*sandbox.Sandbox, bool, error) {
 	if spec.Isolation == catalog.IsolationCell {
 		// A spec that is not the catalogue's, of a job that waited while the
 		// tool was changed, is served and not kept.
@@ -92,7 +92,7 @@ func (w *warmPool) Get(ctx context.Context, spec sandbox.Spec) (*sandbox.Sandbox
 			w.want(spec, catalog.Warm{Max: warm.Max})
 		}
 	}
-	sb, hit, err := w.Pool.Get(ctx, spec)
+	sb, hit, err := w.Pool.Take(ctx, spec, cold)
 	k := w.Kind(spec)
 	w.metrics.PoolGet(k.Runtime, k.Isolation, hit)
 	return sb, hit, err

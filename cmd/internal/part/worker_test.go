@@ -45,7 +45,7 @@ func TestCellsAreWantedByTheirTenants(t *testing.T) {
 		t.Error(d)
 	}
 	get := func(spec sandbox.Spec) {
-		if _, _, err := w.Get(t.Context(), spec); !errors.Is(err, sandbox.ErrUnavailable) {
+		if _, _, err := w.Take(t.Context(), spec, func(context.Context) error { return nil }); !errors.Is(err, sandbox.ErrUnavailable) {
 			t.Errorf("got %v", err)
 		}
 	}
