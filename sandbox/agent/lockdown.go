@@ -71,9 +71,20 @@ func dropBoundingSet() error {
 	}
 }
 
+// sandboxIDs is how many user and group ids a sandbox has.
+const sandboxIDs = 65536
+
 // setUser changes the calling thread's user and groups. The functions of the
 // same names in the standard library change all threads.
 func setUser(uid, gid int) error {
+	// A runtime with a kernel of its own may know ids that the sandbox's
+	// user namespace on the host does not.
+	if os.Getpid() == 1 && gid >= sandboxIDs {
+		return userError("group", gid, unix.EINVAL)
+	}
+	if os.Getpid() == 1 && uid >= sandboxIDs {
+		return userError("user", uid, unix.EINVAL)
+	}
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
 		return fmt.Errorf("drop groups: %w", errno)
 	}
@@ -125,7 +136,9 @@ func setRlimits(limits []wire.Rlimit) error {
 			return fmt.Errorf("read resource limit %d: %w", l.Resource, err)
 		}
 		want := syscall.Rlimit{Cur: min(l.Soft, l.Hard, have.Max), Max: min(l.Hard, have.Max)}
-		if err := syscall.Setrlimit(l.Resource, &want); err != nil {
+		// To lower a limit is never forbidden: gVisor says so of limits that it
+		// does not keep, on things that it does not share with the host.
+		if err := syscall.Setrlimit(l.Resource, &want); err != nil && !errors.Is(err, unix.EPERM) {
 			return fmt.Errorf("set resource limit %d: %w", l.Resource, err)
 		}
 	}
