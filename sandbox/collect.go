@@ -144,7 +144,7 @@ func (r *run) frame(f wire.Frame) error {
 	case wire.KindStderr:
 		r.stderr.add(f.Payload)
 		if r.sink.Stderr != nil {
-			r.sink.Stderr(bytes.Clone(f.Payload))
+			r.sink.Stderr(f.Payload)
 		}
 	case wire.KindMessage:
 		r.takeMessage(f.Payload)
@@ -164,9 +164,21 @@ func (r *run) takeStdout(b []byte) {
 	r.stdout = append(r.stdout, b...)
 }
 
+// updatePrefix is how updates begin that package tool and most others write.
+var updatePrefix = []byte(`{"type":"update",`)
+
 // takeMessage takes one line of the tool's fd 3. Only its type is looked at;
-// the rest is for those who know what a result is.
+// the rest is for those who know what a result is. An update that is known by
+// its beginning is not even parsed: a tool writes them faster than anybody
+// reads JSON, most are never looked at, and it must not be this process that
+// pays for them. The one that is looked at is read strictly then.
 func (r *run) takeMessage(line []byte) {
+	if bytes.HasPrefix(line, updatePrefix) {
+		if r.sink.Update != nil {
+			r.sink.Update(line)
+		}
+		return
+	}
 	var m struct {
 		Type string `json:"type"`
 	}
@@ -181,7 +193,7 @@ func (r *run) takeMessage(line []byte) {
 	case m.Type != "update":
 		r.endLocked(ending{cause: CauseProtocol, detail: "it wrote a message to fd 3 that is neither an update nor a result"})
 	case r.sink.Update != nil:
-		r.sink.Update(bytes.Clone(line))
+		r.sink.Update(line)
 	}
 }
 
@@ -198,6 +210,9 @@ func (r *run) takeExit(f wire.Frame) error {
 		r.first.exit = &exit // it was being ended, and this is how it went
 	}
 	r.endLocked(ending{exit: &exit})
+	if r.first.cause != "" {
+		r.first.exit = &exit // it was asked to end, or killed in its cell
+	}
 	r.hasExited, r.left = true, exit.Left
 	close(r.exited)
 	return nil

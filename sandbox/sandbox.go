@@ -38,7 +38,8 @@ type Spec struct {
 	Limits Limits
 }
 
-// Limits bound one sandbox. Zero means the runtime's default, never unlimited.
+// Limits bound one sandbox. Zero means the default, never unlimited; see
+// [Limits.WithDefaults].
 type Limits struct {
 	// CPU is in cores.
 	CPU float64
@@ -49,6 +50,24 @@ type Limits struct {
 	Disk int64
 	// Pids counts processes and threads of the tool.
 	Pids int64
+}
+
+// WithDefaults fills in what l leaves open: one processor, 256 MiB of memory,
+// 64 MiB of disk, 64 processes.
+func (l Limits) WithDefaults() Limits {
+	if l.CPU <= 0 {
+		l.CPU = 1
+	}
+	if l.Memory <= 0 {
+		l.Memory = 256 << 20
+	}
+	if l.Disk <= 0 {
+		l.Disk = 64 << 20
+	}
+	if l.Pids <= 0 {
+		l.Pids = 64
+	}
+	return l
 }
 
 // Runtime makes isolated process trees. Implementations are safe for
@@ -202,10 +221,11 @@ type Exit struct {
 
 // Sink takes what a tool says while it runs. Both functions are called from
 // one goroutine, in order, and must return quickly: a slow sink stalls the
-// tool. Either may be nil.
+// tool. The bytes are theirs until they return. Either may be nil.
 type Sink struct {
 	// Stderr takes a piece of stderr as it came; pieces may split a rune.
 	Stderr func(piece []byte)
-	// Update takes the raw JSON of one update message from fd 3.
+	// Update takes one update message from fd 3. It may be no JSON: an update
+	// that is known by how it begins is not parsed before somebody wants it.
 	Update func(message []byte)
 }

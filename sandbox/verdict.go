@@ -38,7 +38,7 @@ func (r *run) failure() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.first.exit != nil && r.first.exit.Failed != "":
+	case r.first.cause == "" && r.first.exit != nil && r.first.exit.Failed != "":
 		return fmt.Errorf("sandbox: the agent could not start the tool: %s", r.first.exit.Failed)
 	case r.first.lost != nil && r.began.IsZero():
 		return fmt.Errorf("sandbox: the agent was lost before the tool started: %w", r.first.lost)
@@ -56,7 +56,9 @@ func verdict(first ending, usage Usage) Exit {
 	case first.cause != "":
 		return ended(first)
 	case first.lost != nil && usage.OOMKills > 0:
-		return Exit{Cause: CauseOutOfMemory, Detail: "the whole sandbox ran out of memory", KilledBy: KilledByKernel}
+		return Exit{Cause: CauseOutOfMemory, Detail: "the whole sandbox ran out of memory", Signal: signalName(int(unix.SIGKILL)), KilledBy: KilledByKernel}
+	case first.lost != nil && usage.PidsRefused > 0:
+		return Exit{Cause: CausePidsLimit, Detail: "the whole sandbox ran out of processes"}
 	case first.lost != nil:
 		return Exit{Cause: CauseProtocol, Detail: lostDetail(first.lost)}
 	}

@@ -68,7 +68,7 @@ func TestPain56WhoKilledIt(t *testing.T) {
 		{"a crash", exit(wire.Exit{Signal: 11}), Usage{}, Exit{Signal: "SIGSEGV", KilledBy: KilledByTool}},
 		{"out of memory", exit(wire.Exit{Signal: 9}), oom, Exit{Signal: "SIGKILL", KilledBy: KilledByKernel}},
 		{"an abort for want of memory", exit(wire.Exit{Signal: 6}), oom, Exit{Signal: "SIGABRT", KilledBy: KilledByTool}},
-		{"the sandbox out of memory", ending{lost: io.EOF}, oom, Exit{KilledBy: KilledByKernel}},
+		{"the sandbox out of memory", ending{lost: io.EOF}, oom, Exit{Signal: "SIGKILL", KilledBy: KilledByKernel}},
 		{"the sandbox lost", ending{lost: io.EOF}, Usage{}, Exit{}},
 		{"stopped", ending{cause: CauseStopped}, oom, Exit{Signal: "SIGKILL", KilledBy: KilledByFleet}},
 		{"stopped, and it heard", ending{cause: CauseStopped, exit: &wire.Exit{Code: 3}}, Usage{}, Exit{Code: 3}},

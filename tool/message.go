@@ -112,7 +112,7 @@ func encode(v any) ([]byte, error) {
 // DecodeUpdate reads an update message from a tool, whose every byte is
 // hostile. Parts that no one could use are left out and told in Dropped.
 func DecodeUpdate(raw []byte) (Update, error) {
-	m, err := decode(raw, MessageUpdate, MaxMessage)
+	m, err := decode(raw, MessageUpdate)
 	if err != nil {
 		return Update{}, err
 	}
@@ -126,7 +126,7 @@ func DecodeUpdate(raw []byte) (Update, error) {
 // hostile. Parts that no one could use are left out, since one of them must
 // not cost the call its answer, and told in the result's Dropped.
 func DecodeResult(raw []byte) (Result, error) {
-	m, err := decode(raw, MessageResult, MaxMessage)
+	m, err := decode(raw, MessageResult)
 	if err != nil {
 		return Result{}, err
 	}
@@ -141,6 +141,9 @@ func DecodeResult(raw []byte) (Result, error) {
 // when its spec says "output: parts". Parts that no one could use are left out
 // and told in dropped, as in a message.
 func DecodeParts(raw []byte) (parts []agui.Part, dropped []string, err error) {
+	if err := checkParts(raw, depthInList); err != nil {
+		return nil, nil, fmt.Errorf("tool: the list of parts %w", err)
+	}
 	if problems := schema.CheckJSON(raw, len(raw)); problems != nil {
 		return nil, nil, fmt.Errorf("tool: the list of parts %s", problems[0])
 	}
@@ -152,9 +155,12 @@ func DecodeParts(raw []byte) (parts []agui.Part, dropped []string, err error) {
 }
 
 // decode reads a message of one type, strictly.
-func decode(raw []byte, want string, maxBytes int) (message, error) {
+func decode(raw []byte, want string) (message, error) {
 	m := message{Content: &agui.Content{}}
-	if problems := schema.CheckJSON(raw, maxBytes); problems != nil {
+	if err := checkParts(raw, depthInMessage); err != nil {
+		return m, fmt.Errorf("tool: the %s message %w", want, err)
+	}
+	if problems := schema.CheckJSON(raw, MaxMessage); problems != nil {
 		return m, fmt.Errorf("tool: the %s message %s", want, problems[0])
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -145,4 +146,40 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("%s (-want +got):\n%s", line, diff)
 		}
 	})
+}
+
+// TestListsAreBounded: a list is refused before it is held, wherever it stands.
+func TestListsAreBounded(t *testing.T) {
+	list := func(n int) string { return "[" + strings.Repeat("{},", n-1) + "{}]" }
+	long, most := list(MaxMessage/3-20), list(MaxParts)
+	for name, read := range map[string]func(list string) error{
+		"update": func(l string) error {
+			_, err := DecodeUpdate([]byte(`{"type":"update","content":` + l + `}`))
+			return err
+		},
+		"result": func(l string) error {
+			_, err := DecodeResult([]byte(`{"type":"result","content":` + l + `}`))
+			return err
+		},
+		"extra": func(l string) error {
+			_, err := DecodeResult([]byte(`{"type":"result","extra":` + l + `}`))
+			return err
+		},
+		"stdout": func(l string) error { _, _, err := DecodeParts([]byte(l)); return err },
+	} {
+		if err := read(most); err != nil {
+			t.Errorf("%s: %d parts: %v", name, MaxParts, err)
+		}
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		err := read(long)
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), "more than 20000 parts") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
+			t.Errorf("%s: %d bytes were allocated to refuse it", name, took)
+		}
+	}
 }

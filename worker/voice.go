@@ -36,13 +36,16 @@ type voice struct {
 	quit chan struct{}
 	done chan struct{}
 
-	mu    sync.Mutex // guards next and tail
-	next  call.Activity
-	tail  []byte
-	dirty bool
+	mu      sync.Mutex // guards what was said and not told yet
+	tail    []byte     // the end of stderr
+	spoke   bool       // tail has changed
+	message []byte     // the last update, or empty
 
-	// last is what was published; owned by the goroutine until it is done.
-	last *call.Activity
+	// Owned by the goroutine until it is done: what is published next, what
+	// was published last, and the room for another message.
+	next  call.Activity
+	last  *call.Activity
+	spare []byte
 }
 
 // newVoice begins with the status running.
@@ -50,47 +53,73 @@ func (a *attempt) newVoice(ctx context.Context, started time.Time, late func()) 
 	v := &voice{
 		a: a, started: started, late: late,
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
-		dirty: true,
 		next: call.Activity{
 			ToolCallID: a.job.Call.ToolCallID, ToolName: a.job.Call.Tool,
 			Status: call.StatusRunning, Attempt: a.n,
 		},
 	}
-	v.wake <- struct{}{}
 	// What is said about a run goes out to its end, also when it is stopped.
 	go v.run(context.WithoutCancel(ctx))
 	return v
 }
 
-// sink takes what the tool says. It never blocks.
+// sink takes what the tool says. It never blocks, and only keeps it: a tool may
+// say a thousand things between two events, and the last is the one that is
+// read.
 func (v *voice) sink() sandbox.Sink {
 	return sandbox.Sink{Stderr: v.stderr, Update: v.update}
 }
 
 func (v *voice) stderr(piece []byte) {
-	v.change(func() {
+	v.hear(func() {
 		v.tail = append(v.tail, piece...)
 		if cut := len(v.tail) - tailMax; cut > 0 {
 			v.tail = append(v.tail[:0], v.tail[cut:]...)
 		}
-		v.next.Output = strings.ToValidUTF8(string(v.tail), "")
+		v.spoke = true
 	})
 }
 
 func (v *voice) update(message []byte) {
+	v.hear(func() { v.message = append(v.message[:0], message...) })
+}
+
+// hear lets f keep something, and wakes the goroutine.
+func (v *voice) hear(f func()) {
+	v.mu.Lock()
+	f()
+	v.mu.Unlock()
+	select {
+	case v.wake <- struct{}{}:
+	default:
+	}
+}
+
+// read puts what was said since it was last called into next. Where stderr and
+// the text of an update came together, the text is shown.
+func (v *voice) read() {
+	v.mu.Lock()
+	message := v.message
+	v.message, v.spare = v.spare[:0], message
+	if v.spoke {
+		v.next.Output = strings.ToValidUTF8(string(v.tail), "")
+	}
+	v.spoke = false
+	v.mu.Unlock()
+	if len(message) == 0 {
+		return
+	}
 	u, err := tool.DecodeUpdate(message)
 	if err != nil {
 		v.a.Metrics.ProgressDropped("malformed")
 		return
 	}
-	v.change(func() {
-		if u.Current != 0 || u.Total != 0 || u.Message != "" {
-			v.next.Progress = &call.Progress{Current: u.Current, Total: u.Total, Message: u.Message}
-		}
-		if text, _ := (agui.Content{Parts: u.Content}).Flatten(); text != "" {
-			v.next.Output = tailOf(text)
-		}
-	})
+	if u.Current != 0 || u.Total != 0 || u.Message != "" {
+		v.next.Progress = &call.Progress{Current: u.Current, Total: u.Total, Message: u.Message}
+	}
+	if text, _ := (agui.Content{Parts: u.Content}).Flatten(); text != "" {
+		v.next.Output = tailOf(text)
+	}
 }
 
 // tailOf keeps the end of s, whole runes only.
@@ -101,27 +130,11 @@ func tailOf(s string) string {
 	return strings.ToValidUTF8(s[len(s)-tailMax:], "")
 }
 
-func (v *voice) change(f func()) {
-	v.mu.Lock()
-	f()
-	v.dirty = true
-	v.mu.Unlock()
-	select {
-	case v.wake <- struct{}{}:
-	default:
-	}
-}
-
-// run publishes until close. The pause after each event is what bounds the
-// rate; a change during the pause waits in wake.
+// run publishes until close, first that the tool runs. The pause after each
+// event is what bounds the rate; what is said during the pause waits in wake.
 func (v *voice) run(ctx context.Context) {
 	defer close(v.done)
 	for {
-		select {
-		case <-v.wake:
-		case <-v.quit:
-			return
-		}
 		v.publish(ctx)
 		pause := time.NewTimer(voiceInterval)
 		select {
@@ -130,18 +143,18 @@ func (v *voice) run(ctx context.Context) {
 			pause.Stop()
 			return
 		}
+		select {
+		case <-v.wake:
+		case <-v.quit:
+			return
+		}
 	}
 }
 
-// publish appends the current activity if it changed.
+// publish appends how the call stands now.
 func (v *voice) publish(ctx context.Context) {
-	v.mu.Lock()
-	dirty, next := v.dirty, v.next
-	v.dirty = false
-	v.mu.Unlock()
-	if !dirty {
-		return
-	}
+	v.read()
+	next := v.next
 	next.ElapsedMs = time.Since(v.started).Milliseconds()
 	if v.last != nil {
 		next.Seq = v.last.Seq + 1
@@ -177,9 +190,6 @@ func (v *voice) close(ctx context.Context, end call.Status) {
 	if end == "" {
 		return
 	}
-	v.mu.Lock()
 	v.next.Status = end
-	v.dirty = true
-	v.mu.Unlock()
 	v.publish(context.WithoutCancel(ctx))
 }
