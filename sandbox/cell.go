@@ -38,7 +38,7 @@ func (s *Sandbox) prepare() {
 	stream := s.served + 1
 	s.mu.Unlock()
 	// A broken stream is seen by its reader.
-	_ = s.out.JSON(wire.KindPrepare, stream, wire.Cell{Disk: s.spec.Limits.Disk})
+	_ = s.out.JSON(wire.KindPrepare, stream, wire.Cell{Disk: s.spec.Limits.WithDefaults().Disk})
 }
 
 // used is what the run that has just ended took of usage, which counts for the

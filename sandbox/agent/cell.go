@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -218,7 +217,7 @@ func (c *cell) mountPlaces() error {
 	}
 	for i, p := range slices.Backward(cellPlaces) {
 		dir := filepath.Join(wire.DirTmp, fmt.Sprint(i))
-		if err := errors.Join(os.Mkdir(dir, 0o700), os.Chown(dir, wire.ToolUser, wire.ToolUser), os.Chmod(dir, p.mode)); err != nil {
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, p.mode), os.Chown(dir, wire.ToolUser, wire.ToolUser)); err != nil {
 			return fmt.Errorf("make its disk: %w", err)
 		}
 		if err := bind(dir, p.path, flags|p.flags); err != nil {
@@ -242,7 +241,7 @@ const procFlags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 func hideProc() error {
 	for _, path := range wire.MaskedPaths {
 		var st unix.Stat_t
-		if !strings.HasPrefix(path, "/proc/") || unix.Lstat(path, &st) != nil {
+		if unix.Lstat(path, &st) != nil {
 			continue
 		}
 		over := "/dev/null"

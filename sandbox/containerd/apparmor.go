@@ -9,6 +9,11 @@ import (
 
 const apparmorProfile = "toolfleet-default"
 
+// A container of cells runs without the profile, which forbids every mount: its
+// agent mounts what a cell has. Its tools have no capability and a filter that
+// knows no mount, so what they lose is a second lock on the same door.
+const cellAppArmor = ""
+
 // loadAppArmor loads containerd's default profile where the host has AppArmor,
 // and returns its name. A host that has the module but not the parser goes
 // without, as it would with Docker: the other layers stand by themselves.

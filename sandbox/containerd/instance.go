@@ -17,12 +17,15 @@ type instance struct {
 	id     string
 	rt     *Runtime
 	cgroup cgroup
+	cells  bool // it serves many calls, see the agent's cells
 
 	// What Start made so far, and Close has to undo.
 	ids      *idRange
+	seat     *seat // nil: a shim of its own
 	recorded bool // there is a container record
 	tasked   bool // there may be a task
 	disk     *disk
+	root     *rootMount
 	stdio    *stdio
 	init     *process
 
@@ -100,6 +103,9 @@ func (i *instance) Close(ctx context.Context) error {
 	if i.recorded {
 		err = i.remove(ctx)
 	}
+	if seatErr := i.giveUpSeat(ctx, err == nil); err == nil {
+		err = seatErr
+	}
 	i.closed = err == nil
 	// Whatever is left is now for the next sweep, which lets be what is held.
 	// The ids stay taken for as long as the cgroup is there.
@@ -122,17 +128,40 @@ func (i *instance) remove(ctx context.Context) error {
 		i.stdio.close()
 	}
 	if i.tasked {
-		errs = append(errs, i.rt.deleteTask(ctx, i.id))
+		errs = append(errs, i.seat.leave(ctx), i.rt.deleteTask(ctx, i.id))
 	}
 	errs = append(errs, i.cgroup.remove(ctx))
 	if i.disk != nil {
 		errs = append(errs, i.disk.remove())
+	}
+	if i.root != nil {
+		errs = append(errs, i.root.remove())
 	}
 	errs = append(errs, i.rt.removeDir(i.id))
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
 	return wrapEnd("delete container", i.rt.client.ContainerService().Delete(ctx, i.id))
+}
+
+// giveUpSeat leaves the shared shim and removes it when nobody sits there any
+// more. A shim that still has a task, since the removal failed, is left to the
+// sweep with it.
+func (i *instance) giveUpSeat(ctx context.Context, removed bool) error {
+	if i.seat == nil {
+		return nil
+	}
+	if err := i.seat.leave(ctx); err != nil {
+		return err
+	}
+	i.seat.free()
+	switch {
+	case !i.seat.shim.unused():
+		return nil
+	case !removed:
+		return i.seat.shim.abandon()
+	}
+	return i.rt.dispose(ctx, i.seat.shim)
 }
 
 // deleteTask removes a task whose processes are dead, with its shim. It waits

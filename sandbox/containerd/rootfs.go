@@ -2,6 +2,8 @@ package containerd
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/toolfleet/toolfleet/sandbox"
+	"github.com/toolfleet/toolfleet/sandbox/agent"
 )
 
 // labelView on an image's record keeps its furnished snapshot from being
@@ -52,9 +55,9 @@ func (r *Runtime) furnish(ctx context.Context, meta images.Image) (*rootfs, erro
 	}
 	root := &rootfs{
 		image: meta.Name, digest: meta.Target.Digest,
-		view: "toolfleet-view-" + chain.Encoded()[:16] + "-" + r.agentDigest[:16],
+		view: "toolfleet-view-" + chain.Encoded()[:16] + "-" + r.furnitureDigest()[:16],
 	}
-	if root.mounts, err = r.view(ctx, chain, root.view); err != nil {
+	if root.overlay, err = r.view(ctx, chain, root.view); err != nil {
 		return nil, err
 	}
 	meta.Labels = map[string]string{labelView: root.view}
@@ -87,13 +90,13 @@ func (r *Runtime) unpack(ctx context.Context, meta images.Image) (digest.Digest,
 }
 
 // view returns the mounts of the furnished snapshot, which it makes if need be.
-func (r *Runtime) view(ctx context.Context, chain digest.Digest, key string) ([]mount.Mount, error) {
+func (r *Runtime) view(ctx context.Context, chain digest.Digest, key string) (mount.Mount, error) {
 	sn := r.client.SnapshotService(snapshotter)
 	mounts, err := sn.Mounts(ctx, key)
 	if errdefs.IsNotFound(err) {
 		layer := key + "-layer"
 		if err := r.furnishLayer(ctx, chain, layer); err != nil {
-			return nil, err
+			return mount.Mount{}, err
 		}
 		mounts, err = sn.View(ctx, key, layer)
 	}
@@ -101,12 +104,12 @@ func (r *Runtime) view(ctx context.Context, chain digest.Digest, key string) ([]
 		mounts, err = sn.Mounts(ctx, key)
 	}
 	if err != nil {
-		return nil, wrap("view root filesystem", err)
+		return mount.Mount{}, wrap("view root filesystem", err)
 	}
 	if len(mounts) != 1 || mounts[0].Type != "overlay" {
-		return nil, fmt.Errorf("containerd: the snapshotter gave no overlay but %v", mounts)
+		return mount.Mount{}, fmt.Errorf("containerd: the snapshotter gave no overlay but %v", mounts)
 	}
-	return mounts, nil
+	return mounts[0], nil
 }
 
 // furnishLayer commits a snapshot of the furniture on top of the image.
@@ -192,12 +195,30 @@ func (r *Runtime) sweepFurnishing() error {
 }
 
 // mountPoints must be there before the start, since the root is read-only.
-var mountPoints = []string{"proc", "sys", "dev", "tmp", "workspace", "home/tool", path.Dir(agentInside)[1:]}
+var mountPoints = []string{"proc", "sys", "dev/shm", "tmp", "workspace", "home/tool", path.Dir(agentInside)[1:], agent.EmptyDir[1:]}
 
-// furniture writes the mount points and the agent into an image's root. The
+// programsFor are the programs that a sandbox needs besides the tool's.
+func programsFor(agentProgram []byte) map[string][]byte {
+	return map[string][]byte{
+		agentInside:         agentProgram,
+		agent.InitPath:      agent.Init(),
+		agent.MountProcPath: agent.MountProc(),
+	}
+}
+
+// furnitureDigest names what the furniture consists of.
+func (r *Runtime) furnitureDigest() string {
+	h := sha256.New()
+	for _, program := range [][]byte{r.agent, agent.Init(), agent.MountProc()} {
+		_, _ = h.Write(program)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// furniture writes the mount points and the programs into an image's root. The
 // image is hostile: a link where a directory should be must lead nowhere
 // outside, and not stay.
-func furniture(dir string, agent []byte) error {
+func furniture(dir string, agentProgram []byte) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -208,14 +229,19 @@ func furniture(dir string, agent []byte) error {
 			return fmt.Errorf("make /%s: %w", name, err)
 		}
 	}
-	name := agentInside[1:]
-	if err := root.RemoveAll(name); err != nil {
-		return err
+	for name, program := range programsFor(agentProgram) {
+		name = name[1:]
+		if err := root.RemoveAll(name); err != nil {
+			return err
+		}
+		if err := root.WriteFile(name, program, 0o555); err != nil {
+			return err
+		}
+		if err := root.Chmod(name, 0o555); err != nil { // whatever the mask was
+			return err
+		}
 	}
-	if err := root.WriteFile(name, agent, 0o555); err != nil {
-		return err
-	}
-	return os.Chmod(filepath.Join(dir, name), 0o555) //nolint:gosec // a program; /.toolfleet is a real directory by now
+	return nil
 }
 
 // realDir makes every part of name a directory and no link.

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"sync"
 	"time"
 
@@ -32,12 +32,25 @@ type Config struct {
 	// AgentPath is the agent's static binary on the host. It is read once; a
 	// copy of it goes into the images' furniture. Required.
 	AgentPath string
-	// BinDir holds runc, such as [Daemon.BinDir]. When empty, containerd's
-	// shim finds runc itself.
+	// BinDir holds runc and the shim, such as [Daemon.BinDir]. When empty,
+	// the containerd is somebody else's: its shim finds runc itself, and each
+	// sandbox has a shim of its own.
 	BinDir string
+	// StateDir is a directory that outlives the worker, on a file system that
+	// programs may be run from; a script is kept there for a runtime that needs
+	// flags. When empty, it lies below /run, where many systems forbid it.
+	StateDir string
+	// Runtimes names runtime handlers beside runc, runsc and crun, or in their
+	// place: each the absolute path of an OCI runtime, or containerd's name of
+	// a shim, such as io.containerd.kata.v2.
+	Runtimes map[string]string
 	// SubIDBase is where the ranges of host ids begin; 100000 when 0.
 	SubIDBase uint32
 	// CgroupParent is the cgroup above all sandboxes; "toolfleet" when empty.
+	// One that begins with a slash lies below the root. Any other lies, on
+	// cgroup v2, below the group of this process if it was given that to
+	// divide (a container's, or a systemd unit's with DelegateSubgroup=), else
+	// below the root too.
 	CgroupParent string
 	// Expiry is how long after its start a sandbox whose worker is dead may
 	// be removed by anybody; 2 hours when 0. The worker's own restart does
@@ -46,6 +59,8 @@ type Config struct {
 	// Logger takes what goes wrong while cleaning up. Nil discards it.
 	Logger *slog.Logger
 }
+
+const defaultSubIDBase = 100_000
 
 // Runtime is a [sandbox.Runtime] on containerd, and the keeper of its images.
 type Runtime struct {
@@ -59,9 +74,13 @@ type Runtime struct {
 	agentDigest string
 	filter      []byte
 	profile     *specs.LinuxSeccomp
+	handlers    map[string]*handler
+	cellProfile *specs.LinuxSeccomp // lets an agent make cells
 	apparmor    string
 
 	images imageCache
+	shims  *sharedShims // nil: every sandbox has a shim of its own
+	userns userNamespaces
 	sweeps sync.Mutex // one sweep at a time
 }
 
@@ -76,7 +95,7 @@ func New(cfg Config) (*Runtime, error) {
 		cfg.Namespace = defaultNamespace
 	}
 	if cfg.SubIDBase == 0 {
-		cfg.SubIDBase = 100_000
+		cfg.SubIDBase = defaultSubIDBase
 	}
 	if cfg.CgroupParent == "" {
 		cfg.CgroupParent = "toolfleet"
@@ -91,13 +110,21 @@ func New(cfg Config) (*Runtime, error) {
 	// Two containerds, or two namespaces of one, may both have a sandbox of
 	// one name; below these they do not meet.
 	r.dir = runDir("r", cfg.Address+"\x00"+cfg.Namespace)
-	r.group = cgroup{path: "/" + strings.Trim(cfg.CgroupParent, "/") + "/" + filepath.Base(r.dir)}
+	above, err := aboveSandboxes(cfg.CgroupParent)
+	if err != nil {
+		return nil, err
+	}
+	r.group = cgroup{path: path.Join(above, filepath.Base(r.dir))}
 	if err := r.prepare(); err != nil {
 		return nil, err
 	}
-	var err error
-	r.client, err = dial(cfg.Address, cfg.Namespace)
-	return r, err
+	if r.client, err = dial(cfg.Address, cfg.Namespace); err != nil {
+		return nil, err
+	}
+	if cfg.BinDir != "" {
+		r.shims = &sharedShims{launch: r.launchShim}
+	}
+	return r, nil
 }
 
 // prepare does once what each start would do the same.
@@ -116,7 +143,10 @@ func (r *Runtime) prepare() error {
 	if r.filter, err = toolFilter(); err != nil {
 		return err
 	}
-	r.profile = containerProfile(agentCaps)
+	if r.handlers, err = handlers(r.cfg.BinDir, r.cfg.Runtimes); err != nil {
+		return err
+	}
+	r.profile, r.cellProfile = containerProfile(agentCaps), containerProfile(cellCaps)
 	r.apparmor = loadAppArmor(r.log)
 	return nil
 }
@@ -143,9 +173,10 @@ func (r *Runtime) Ready(ctx context.Context) error {
 // Close gives the connection up, and the directories that are empty. Sandboxes
 // must have been closed before.
 func (r *Runtime) Close() error {
+	r.userns.close()
 	err := r.client.Close()
 	// runc keeps its state below the directory too, one for each namespace.
-	for _, dir := range []string{"sandboxes", filepath.Join("runc", r.cfg.Namespace), "runc", "."} {
+	for _, dir := range []string{"sandboxes", "shims", filepath.Join("runc", r.cfg.Namespace), "runc", "."} {
 		_ = os.Remove(filepath.Join(r.dir, dir))
 	}
 	for g := r.group; g.path != "/" && g.path != "."; g.path = filepath.Dir(g.path) {
@@ -160,6 +191,9 @@ var validID = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 
 // sandboxDir holds the FIFOs and the disk of one sandbox.
 func (r *Runtime) sandboxDir(id string) string { return filepath.Join(r.dir, "sandboxes", id) }
+
+// rootPath is where the root of one sandbox is mounted.
+func (r *Runtime) rootPath(id string) string { return filepath.Join(r.sandboxDir(id), "root") }
 
 // runcDir is where runc keeps its state of one sandbox; empty id: of all.
 func (r *Runtime) runcDir(id string) string {

@@ -6,14 +6,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/toolfleet/toolfleet/sandbox"
-)
-
-// Limits of a sandbox whose spec leaves them at zero.
-const (
-	defaultCPU    = 1.0
-	defaultMemory = 256 << 20
-	defaultDisk   = 64 << 20
-	defaultPids   = 64
+	"github.com/toolfleet/toolfleet/sandbox/wire"
 )
 
 // agentThreads is what the pids limit allows beyond the tool's: the agent is a
@@ -27,51 +20,64 @@ const agentInside = "/.toolfleet/agent"
 // empty bounding set, a signal to a process of another user, and the limits
 // of its user namespace under /proc/sys/user (SYS_RESOURCE, which outside of
 // the first user namespace gives little else). The tool gets none of them.
-var agentCaps = []string{"CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP", "CAP_SYS_RESOURCE"}
+var agentCaps = []string{"CAP_CHOWN", "CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP", "CAP_SYS_RESOURCE"}
 
-// withDefaults fills in what spec leaves open.
-func withDefaults(l sandbox.Limits) sandbox.Limits {
-	if l.CPU <= 0 {
-		l.CPU = defaultCPU
-	}
-	if l.Memory <= 0 {
-		l.Memory = defaultMemory
-	}
-	if l.Disk <= 0 {
-		l.Disk = defaultDisk
-	}
-	if l.Pids <= 0 {
-		l.Pids = defaultPids
-	}
-	return l
-}
+// cellCaps is what an agent needs besides to make cells: namespaces and mounts,
+// and the loopback interface of a new network namespace. They reach as far as
+// the sandbox's own user namespace, and the agent's filter lets more pass for
+// them (see cellProfile); the tool still gets none.
+var cellCaps = append([]string{"CAP_SYS_ADMIN", "CAP_NET_ADMIN"}, agentCaps...)
+
+// cellHostDisk is the disk of a container of cells. Cells have their own, which
+// the agent makes; this one only has to be there.
+const cellHostDisk = 64 << 10
 
 // specParts is what differs between two sandboxes.
 type specParts struct {
 	limits   sandbox.Limits
 	ids      *idRange
+	root     string // where it is mounted
 	disk     *disk
 	cgroup   cgroup
 	seccomp  *specs.LinuxSeccomp
 	apparmor string
+	cells    bool
 }
+
+// spec is the base line as this handler takes it.
+func (h *handler) spec(p specParts) *specs.Spec {
+	s := ociSpec(p)
+	if h.adapt != nil {
+		h.adapt(s, p.limits)
+	}
+	return s
+}
+
+// ociVersion is the oldest version of the OCI runtime specification that has
+// everything used here. Some runtimes refuse a newer one that they would do
+// well with.
+const ociVersion = "1.0.2"
 
 // ociSpec is the base line of every sandbox. It is written out rather than
 // built from options, so that one can read what a sandbox may do.
 func ociSpec(p specParts) *specs.Spec {
+	caps, args := agentCaps, []string{agentInside}
+	if p.cells {
+		caps, args = cellCaps, append(args, "-cells")
+	}
 	return &specs.Spec{
-		Version:  specs.Version,
-		Root:     &specs.Root{Path: "rootfs", Readonly: true},
+		Version:  ociVersion,
+		Root:     &specs.Root{Path: p.root, Readonly: true},
 		Hostname: "sandbox",
 		Process: &specs.Process{
-			Args: []string{agentInside},
+			Args: args,
 			Cwd:  "/",
 			Env:  []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 			User: specs.User{UID: 0, GID: 0},
 			// Capabilities of the agent, in its user namespace. Not inheritable
 			// or ambient: they must not survive an exec.
 			Capabilities: &specs.LinuxCapabilities{
-				Bounding: agentCaps, Effective: agentCaps, Permitted: agentCaps,
+				Bounding: caps, Effective: caps, Permitted: caps,
 			},
 			NoNewPrivileges: true,
 			ApparmorProfile: p.apparmor,
@@ -88,7 +94,7 @@ func ociSpec(p specParts) *specs.Spec {
 			Namespaces:    namespaces,
 			Resources:     resources(p.limits),
 			Seccomp:       p.seccomp,
-			MaskedPaths:   maskedPaths,
+			MaskedPaths:   wire.MaskedPaths,
 			ReadonlyPaths: readonlyPaths,
 		},
 	}
@@ -112,15 +118,16 @@ var baseMounts = []specs.Mount{
 	{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
 	{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec", "strictatime", "mode=755", "size=64k"}},
 	{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", "max=16"}},
-	{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
+	{Destination: "/sys", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec", "nodev", "ro", "mode=755", "size=64k"}},
+	{Destination: sysCPU, Type: "bind", Source: sysCPU, Options: []string{"bind", "nosuid", "noexec", "nodev", "ro"}},
 }
 
-// maskedPaths tell about the host, or let one act on it.
-var maskedPaths = []string{
-	"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys",
-	"/proc/latency_stats", "/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats",
-	"/sys/devices/virtual/powercap", "/sys/firmware", "/sys/fs/cgroup", "/sys/kernel/debug",
-}
+// sysCPU is all that a sandbox has of /sys, since programs count processors
+// there. The rest of it describes the host: its disks with their serial numbers,
+// its network cards, where its kernel lies in memory. Masks cannot cover that,
+// because the names differ from machine to machine; so nothing is shown, and it
+// is two mounts less.
+const sysCPU = "/sys/devices/system/cpu"
 
 // readonlyPaths are all of /proc/sys but /proc/sys/user, where the agent sets
 // the limits of the user namespace: things such as inotify instances belong to

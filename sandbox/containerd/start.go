@@ -6,22 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
-	"github.com/containerd/containerd/api/types"
-	"github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/containerd/v2/core/containers"
-	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/typeurl/v2"
 
 	"github.com/toolfleet/toolfleet/sandbox"
 )
-
-// shimRuntime is containerd's name of the runtime that all handlers built so
-// far go through.
-const shimRuntime = "io.containerd.runc.v2"
 
 // Bounds of a start once it has begun to make things, and of its undoing.
 const (
@@ -34,12 +26,14 @@ func (r *Runtime) Start(ctx context.Context, id string, spec sandbox.Spec) (sand
 	if !validID.MatchString(id) {
 		return nil, fmt.Errorf("containerd: %q is not a sandbox id", id)
 	}
-	opts, err := r.handler(spec.Runtime)
+	h, err := r.usable(ctx, spec.Runtime)
 	if err != nil {
 		return nil, err
 	}
-	if spec.Isolation != "" && spec.Isolation != "container" {
-		return nil, fmt.Errorf("containerd: isolation %q is not supported yet; use container", spec.Isolation)
+	switch spec.Isolation {
+	case "", "container", "cell":
+	default:
+		return nil, fmt.Errorf("containerd: there is no isolation %q; use container or cell", spec.Isolation)
 	}
 	root, err := r.ensure(ctx, spec.Image, spec.Pull)
 	if err != nil {
@@ -48,8 +42,8 @@ func (r *Runtime) Start(ctx context.Context, id string, spec sandbox.Spec) (sand
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("containerd: start %s: %w", id, context.Cause(ctx))
 	}
-	i := &instance{id: id, rt: r, cgroup: r.sandboxGroup(id)}
-	if err := i.start(ctx, root, opts, withDefaults(spec.Limits)); err != nil {
+	i := &instance{id: id, rt: r, cgroup: r.sandboxGroup(id), cells: spec.Isolation == "cell"}
+	if err := i.start(ctx, root, h, spec.Limits.WithDefaults()); err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 		defer cancel()
 		return nil, errors.Join(err, i.Close(undo))
@@ -57,24 +51,12 @@ func (r *Runtime) Start(ctx context.Context, id string, spec sandbox.Spec) (sand
 	return i, nil
 }
 
-// handler turns a runtime handler's name into the shim's options.
-func (r *Runtime) handler(name string) (*options.Options, error) {
-	if name != "" && name != "runc" {
-		return nil, fmt.Errorf("containerd: runtime %q is not supported yet; use runc", name)
-	}
-	opts := &options.Options{Root: filepath.Join(r.dir, "runc")}
-	if r.cfg.BinDir != "" {
-		opts.BinaryName = filepath.Join(r.cfg.BinDir, "runc")
-	}
-	return opts, nil
-}
-
 // start goes step by step; each step leaves in i what Close has to undo.
 //
 // A cancellation is heeded before and after, but not in between: a message to
 // containerd whose answer nobody waits for may still take effect after
 // everything was undone. All of it takes a tenth of a second.
-func (i *instance) start(ctx context.Context, root *rootfs, opts *options.Options, limits sandbox.Limits) error {
+func (i *instance) start(ctx context.Context, root *rootfs, h *handler, limits sandbox.Limits) error {
 	caller := ctx
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), makeTimeout)
 	defer cancel()
@@ -82,7 +64,12 @@ func (i *instance) start(ctx context.Context, root *rootfs, opts *options.Option
 	if i.ids, err = takeRange(i.rt.cfg.SubIDBase, i.cgroup); err != nil {
 		return err
 	}
-	container, err := i.record(root, opts, limits)
+	if i.rt.shims != nil && h.shim == shimRuntime {
+		if i.seat, err = i.rt.shims.sit(ctx); err != nil {
+			return err
+		}
+	}
+	container, err := i.record(root, h, limits)
 	if err != nil {
 		return err
 	}
@@ -95,13 +82,24 @@ func (i *instance) start(ctx context.Context, root *rootfs, opts *options.Option
 	if err := mkdirWalkable(dir); err != nil {
 		return err
 	}
-	if i.disk, err = makeDisk(filepath.Join(dir, "disk"), limits.Disk, i.ids.base); err != nil {
+	size := limits.Disk
+	if i.cells {
+		size = cellHostDisk
+	}
+	if i.disk, err = makeDisk(filepath.Join(dir, "disk"), size, i.ids.base); err != nil {
+		return err
+	}
+	userns, err := i.rt.userns.of(i.ids)
+	if err != nil {
+		return err
+	}
+	if i.root, err = mountRoot(i.rt.rootPath(i.id), root.overlay, userns); err != nil {
 		return err
 	}
 	if i.stdio, err = makeStdio(dir); err != nil {
 		return err
 	}
-	if err := i.createTask(ctx, root); err != nil {
+	if err := i.createTask(ctx); err != nil {
 		return err
 	}
 	if err := i.stdio.connected(); err != nil {
@@ -117,23 +115,28 @@ func (i *instance) start(ctx context.Context, root *rootfs, opts *options.Option
 }
 
 // record is the container as containerd will know it.
-func (i *instance) record(root *rootfs, opts *options.Options, limits sandbox.Limits) (containers.Container, error) {
-	spec, err := typeurl.MarshalAny(ociSpec(specParts{
-		limits: limits, ids: i.ids, disk: &disk{path: filepath.Join(i.rt.sandboxDir(i.id), "disk")},
-		cgroup: i.cgroup, seccomp: i.rt.profile, apparmor: i.rt.apparmor,
-	}))
+func (i *instance) record(root *rootfs, h *handler, limits sandbox.Limits) (containers.Container, error) {
+	parts := specParts{
+		limits: limits, ids: i.ids, root: i.rt.rootPath(i.id), disk: &disk{path: filepath.Join(i.rt.sandboxDir(i.id), "disk")},
+		cgroup: i.cgroup, seccomp: i.rt.profile, apparmor: i.rt.apparmor, cells: i.cells,
+	}
+	if i.cells {
+		parts.seccomp, parts.apparmor = i.rt.cellProfile, cellAppArmor
+	}
+	spec, err := typeurl.MarshalAny(h.spec(parts))
 	if err != nil {
 		return containers.Container{}, fmt.Errorf("containerd: encode spec: %w", err)
 	}
-	runtimeOptions, err := typeurl.MarshalAny(opts)
+	info, err := h.info(i.rt)
 	if err != nil {
-		return containers.Container{}, fmt.Errorf("containerd: encode options: %w", err)
+		return containers.Container{}, err
 	}
 	now := time.Now()
 	return containers.Container{
 		ID:          i.id,
+		SandboxID:   i.seat.shimID(),
 		Image:       root.image,
-		Runtime:     containers.RuntimeInfo{Name: shimRuntime, Options: runtimeOptions},
+		Runtime:     info,
 		Spec:        spec,
 		Snapshotter: snapshotter,
 		SnapshotKey: root.view,
@@ -142,38 +145,28 @@ func (i *instance) record(root *rootfs, opts *options.Options, limits sandbox.Li
 			labelCreated: now.Format(time.RFC3339Nano),
 			labelExpires: now.Add(i.rt.cfg.Expiry).Format(time.RFC3339Nano),
 			labelRange:   i.ids.label(),
+			labelGroup:   i.cgroup.path,
 		},
 	}, nil
 }
 
 // createTask makes the processes, up to the point where the agent would run.
-func (i *instance) createTask(ctx context.Context, root *rootfs) error {
+func (i *instance) createTask(ctx context.Context) error {
 	i.tasked = true // even when the answer gets lost
 	res, err := i.rt.client.TaskService().Create(ctx, &tasks.CreateTaskRequest{
 		ContainerID: i.id,
-		Rootfs:      i.rootMounts(root.mounts),
 		Stdin:       i.stdio.inPath(),
 		Stdout:      i.stdio.outPath(),
 		Stderr:      os.DevNull, // the agent has no use for it
+
+		TaskApiAddress: i.seat.address(),
+		TaskApiVersion: shimVersion,
 	})
 	if err != nil {
 		return wrap("create task", err)
 	}
+	i.seat.taskMade()
 	return i.adoptInit(int(res.Pid))
-}
-
-// rootMounts maps the ids of the image's files into the sandbox's range, by an
-// idmapped mount: nothing is copied or changed on the disk.
-func (i *instance) rootMounts(shared []mount.Mount) []*types.Mount {
-	ids := fmt.Sprintf("0:%d:%d", i.ids.base, rangeSize)
-	var out []*types.Mount
-	for _, m := range shared {
-		out = append(out, &types.Mount{
-			Type: m.Type, Source: m.Source, Target: m.Target,
-			Options: append(slices.Clone(m.Options), "uidmap="+ids, "gidmap="+ids),
-		})
-	}
-	return out
 }
 
 // adoptInit keeps a handle on the sandbox's first process while it cannot have

@@ -2,6 +2,7 @@ package containerd_test
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 
 	"github.com/toolfleet/toolfleet/sandbox"
@@ -12,23 +13,43 @@ import (
 
 const probeImage = "local/probe:1"
 
-// TestSuite is what every runtime must do, with the real agent.
+// TestSuite is what every runtime must do, with the real agent: each one that
+// this machine can use, under its name. The others are named aloud.
 func TestSuite(t *testing.T) {
 	agent, probe := sandboxtest.BuildAgent(t), sandboxtest.BuildProbe(t)
-	var rt *containerd.Runtime
-	sandboxtest.Run(t, sandboxtest.Config{
-		Open: func(t *testing.T) sandbox.Runtime {
-			rt = openWith(t, "suite", agent)
-			importProbe(t, rt, probe)
-			return rt
-		},
-		Probe:     "/probe",
-		Spec:      sandbox.Spec{Image: probeImage, Limits: sandbox.Limits{CPU: 1, Memory: 128 << 20, Disk: 32 << 20, Pids: 64}},
-		Limits:    true,
-		Isolation: true,
-	})
-	noLeftovers(t, rt)
+	rt := openWith(t, "suite", agent)
+	importProbe(t, rt, probe)
+	for _, h := range rt.Handlers(t.Context()) {
+		if h.Problem != "" {
+			fmt.Printf("absent: runtime %s: %s\n", h.Name, h.Problem)
+			continue
+		}
+		for _, isolation := range []string{"container", "cell"} {
+			t.Run(h.Name+"/"+isolation, func(t *testing.T) {
+				sandboxtest.Run(t, sandboxtest.Config{
+					Open:  func(*testing.T) sandbox.Runtime { return rt },
+					Probe: "/probe",
+					Spec: sandbox.Spec{
+						Image: probeImage, Runtime: h.Name, Isolation: isolation,
+						Limits: sandbox.Limits{CPU: 1, Memory: 128 << 20, Disk: 32 << 20, Pids: 64},
+					},
+					Limits:    true,
+					Isolation: true,
+					OwnKernel: ownKernel[h.Name],
+					Overhead:  overhead[h.Name],
+				})
+				noLeftovers(t, rt)
+			})
+		}
+	}
 }
+
+// ownKernel and overhead tell of the runtimes that are no plain processes of the
+// host.
+var (
+	ownKernel = map[string]string{"runsc": "gVisor's kernel is a process of the host, and the tool's processes are that one's"}
+	overhead  = map[string]int64{"runsc": 64 << 20}
+)
 
 func importProbe(t *testing.T, rt *containerd.Runtime, probe string) {
 	t.Helper()

@@ -1,12 +1,11 @@
 package wire
 
-// MaskedPaths tell about the host, or let one act on it. Whoever mounts /proc
-// and /sys for a tool, a runtime for a container or the agent for a cell,
+// MaskedPaths of /proc tell about the host, or let one act on it. Whoever
+// mounts a /proc for a tool, a runtime for a container or the agent for a cell,
 // covers them.
 var MaskedPaths = []string{
-	"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys",
-	"/proc/latency_stats", "/proc/pressure", "/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats",
-	"/sys/devices/virtual/powercap", "/sys/firmware", "/sys/fs/cgroup", "/sys/kernel/debug",
+	"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+	"/proc/pressure", "/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats",
 }
 
 // ReadonlyPaths may be read and not written.

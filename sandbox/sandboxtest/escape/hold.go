@@ -35,6 +35,7 @@ var holds = map[string]func() int{
 	"shared-memory": func() int {
 		return until(func() error { _, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4096, 0o600); return err })
 	},
+	"socket-memory":   socketMemory,
 	"terminals":       terminals,
 	"open-files":      openFiles,
 	"pipe-pages":      pipePages,
@@ -140,6 +141,40 @@ func messageQueues() int {
 		}
 	}
 	return until(make1(10, 1024)) + until(make1(1, 1))
+}
+
+// socketMemory fills the buffers of TCP connections over loopback: their sum is
+// bounded for the machine, and whoever comes after must do with less.
+func socketMemory() int {
+	l, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return 0
+	}
+	address := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: 9999}
+	if unix.Bind(l, address) != nil || unix.Listen(l, 16) != nil {
+		return 0
+	}
+	block := make([]byte, 1<<20)
+	sent := 0
+	until(func() error {
+		c, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+		if err != nil {
+			return err
+		}
+		if err := unix.Connect(c, address); err != nil {
+			return err
+		}
+		if _, _, err := unix.Accept(l); err != nil {
+			return err
+		}
+		for err == nil {
+			var n int
+			n, err = unix.SendmsgN(c, block, nil, nil, unix.MSG_DONTWAIT)
+			sent += max(0, n)
+		}
+		return nil
+	})
+	return sent
 }
 
 func terminals() int {

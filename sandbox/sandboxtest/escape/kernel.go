@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"unsafe"
 
@@ -92,6 +93,7 @@ var kernelAttempts = []attempt{
 		return judge(err, "hung up")
 	}},
 	{name: "old-calls", opens: "a forgotten call does something", try: oldCalls},
+	{name: "huge-pages", opens: "the tool takes the huge pages that the host reserved, past its memory limit", try: hugePages},
 	{name: "move-pages", opens: "the tool moves the memory of others between nodes", try: func(bait) outcome {
 		_, err := call(unix.SYS_MIGRATE_PAGES, 1, 0, 0, 0)
 		_, move := call(unix.SYS_MOVE_PAGES, 1, 0, 0, 0, 0, 2)
@@ -159,5 +161,20 @@ func oldCalls(bait) outcome {
 	return each(forgotten, func(nr uintptr) outcome {
 		_, err := call(nr, 0, 0, 0, 0, 0, 0)
 		return judge(err, "a forgotten call answered")
+	})
+}
+
+// hugePages come from a pool of the machine, and no limit on memory counts them.
+func hugePages(bait) outcome {
+	const size = 2 << 20
+	_, mmap := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB)
+	_, memfd := unix.MemfdCreate("huge", unix.MFD_HUGETLB)
+	_, shm := unix.SysvShmGet(unix.IPC_PRIVATE, size, 0o600|0o4000) // SHM_HUGETLB
+	return each([]error{mmap, memfd, shm}, func(err error) outcome {
+		if err == nil || errors.Is(err, unix.ENOMEM) {
+			// The pool's being empty is the host's doing, not the sandbox's.
+			return open("the kernel was asked for one: %v", err)
+		}
+		return judge(err, "")
 	})
 }

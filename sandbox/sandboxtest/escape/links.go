@@ -18,6 +18,8 @@ var linkAttempts = []attempt{
 	{name: "rename-over-mounts", opens: "the tool moves a mount point away", try: renames},
 	{name: "race-through-links", opens: "a path that changes while it is walked leads out", try: racePaths},
 	{name: "magic-links", opens: "a link of /proc leads out of the root", try: magicLinks},
+	{name: "dirty-pipe", opens: "the tool writes to the image's pages by a pipe (CVE-2022-0847)", try: dirtyPipe},
+	{name: "dirty-cow", opens: "the tool writes to the image's pages by a race (CVE-2016-5195)", try: dirtyCow},
 	{name: "fifo-to-agent", opens: "the tool finds the pipe between agent and host by a name", try: fifos},
 }
 

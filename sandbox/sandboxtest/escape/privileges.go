@@ -47,6 +47,7 @@ var privilegeAttempts = []attempt{
 	{name: "unload-seccomp", opens: "the tool takes its filter off", try: unloadSeccomp},
 	{name: "override-seccomp", opens: "a filter of the tool's own allows what the other denies", try: overrideSeccomp},
 	{name: "answer-own-seccomp", opens: "the tool lets its own refused calls pass by user notification", try: notifySeccomp},
+	{name: "change-apparmor-profile", opens: "the tool leaves the profile that confines it", try: changeProfile},
 	{name: "raise-file-limit", opens: "the tool opens more files than it may", try: raising(unix.RLIMIT_NOFILE)},
 	{name: "raise-core-limit", opens: "the tool's memory is dumped into a program of the host", try: raising(unix.RLIMIT_CORE)},
 	{name: "raise-signal-limit", opens: "the tool queues signals for all of the host's root", try: raising(unix.RLIMIT_SIGPENDING)},
@@ -203,6 +204,22 @@ func fileCapabilities(bait) outcome {
 			return denied(err)
 		}
 		return gains(path)
+	})
+}
+
+// changeProfile asks to be unconfined, now and after the next exec.
+func changeProfile(bait) outcome {
+	if _, err := os.ReadFile("/proc/self/attr/current"); err != nil {
+		return absent("no security module has profiles: %v", err)
+	}
+	before := readAll("/proc/thread-self/attr/current")
+	return each([]string{"current", "exec", "apparmor/current", "apparmor/exec"}, func(name string) outcome {
+		verb := map[bool]string{true: "exec", false: "changeprofile"}[strings.HasSuffix(name, "exec")]
+		err := os.WriteFile("/proc/thread-self/attr/"+name, []byte(verb+" unconfined"), 0)
+		if after := readAll("/proc/thread-self/attr/current"); after != before {
+			return open("the profile is %s", after)
+		}
+		return judge(err, "changed the profile for the next exec")
 	})
 }
 
