@@ -49,7 +49,10 @@ func (r *Runtime) Sweep(ctx context.Context) (SweepReport, error) {
 	if err != nil {
 		return report, err
 	}
-	errs := []error{r.removeAll(ctx, dead, &report), r.sweepFurnishing(), r.sweepShims(ctx, &report)}
+	errs := []error{
+		r.removeAll(ctx, dead, &report), r.sweepFurnishing(), r.sweepShims(ctx, &report),
+		r.sweepTasks(ctx), r.sweepSharedShims(ctx, &report),
+	}
 	for _, id := range groups {
 		if !recorded[id] {
 			g := r.sandboxGroup(id)
@@ -121,9 +124,9 @@ func (r *Runtime) removeAll(ctx context.Context, ids []string, report *SweepRepo
 	return errors.Join(errs...)
 }
 
-// sweepShims removes shims without a record. A shim is started by another
-// process of the same name, so there may be a new one each time; the first look
-// that finds none ends it.
+// sweepShims removes shims of one sandbox without its record. A shim is
+// started by another process of the same name, so there may be a new one each
+// time; the first look that finds none ends it.
 func (r *Runtime) sweepShims(ctx context.Context, report *SweepReport) error {
 	for {
 		shims, err := shimsOf(r.cfg.Address)
@@ -136,7 +139,7 @@ func (r *Runtime) sweepShims(ctx context.Context, report *SweepReport) error {
 		}
 		found := false
 		for _, s := range shims {
-			if s.namespace != r.cfg.Namespace || recorded[s.id] {
+			if s.namespace != r.cfg.Namespace || recorded[s.id] || exists(r.shimDir(s.id)) {
 				continue
 			}
 			found = true
@@ -154,20 +157,25 @@ func (r *Runtime) sweepShims(ctx context.Context, report *SweepReport) error {
 	}
 }
 
-// removeShim removes a shim without a record. containerd may know its task but
-// does nothing to a task without a record; so it gets one again, and is removed
-// as any other. A shim that containerd does not know, since one of them died
-// before they met, is killed.
+// removeShim removes a shim without a record. One that containerd does not
+// know, since one of them died before they met, is killed.
 func (r *Runtime) removeShim(ctx context.Context, s shim) error {
+	return errors.Join(r.removeLost(ctx, s.id), s.kill(r.cfg.Address))
+}
+
+// removeLost removes a sandbox without a record. containerd may know its task
+// but does nothing to a task without a record; so it gets one again, and is
+// removed as any other.
+func (r *Runtime) removeLost(ctx context.Context, id string) error {
 	record := containers.Container{
-		ID: s.id, Runtime: containers.RuntimeInfo{Name: shimRuntime},
+		ID: id, Runtime: containers.RuntimeInfo{Name: shimRuntime},
 		Labels: map[string]string{labelOwner: r.cfg.Owner},
 	}
 	_, err := r.client.ContainerService().Create(ctx, record)
 	if err != nil && !errdefs.IsAlreadyExists(err) {
-		return wrap("create record for shim", err)
+		return wrap("create record of what was lost", err)
 	}
-	return errors.Join(r.remove(ctx, record), s.kill(r.cfg.Address))
+	return r.remove(ctx, record)
 }
 
 // Remove ends and removes the sandbox id, whatever state it is in and whoever
@@ -186,7 +194,11 @@ func (r *Runtime) Remove(ctx context.Context, id string) error {
 	if _, ours := c.Labels[labelOwner]; !ours {
 		return fmt.Errorf("containerd: remove %s: it is not a sandbox: %w", id, sandbox.ErrNotFound)
 	}
-	return r.remove(ctx, c)
+	if err := r.remove(ctx, c); err != nil || c.SandboxID == "" {
+		return err
+	}
+	_, err = r.removeUnusedShim(ctx, c.SandboxID)
+	return err
 }
 
 // labelGroup is the path of a sandbox's cgroup.
@@ -209,8 +221,13 @@ func (r *Runtime) remove(ctx context.Context, c containers.Container) error {
 	id, group := c.ID, r.groupOf(c)
 	stop := drain(r.sandboxDir(id))
 	defer stop()
-	errs := []error{group.kill(ctx), r.killTask(ctx, id)}
-	errs = append(errs, r.deleteTask(ctx, id))
+	errs := []error{group.kill(ctx)}
+	kill := r.killTask(ctx, id)
+	// runsc answers the kill of a task that has ended with an error that cannot
+	// be told from others. What can be deleted was dead.
+	if err := r.deleteTask(ctx, id); err != nil {
+		errs = append(errs, kill, err)
+	}
 	errs = append(errs, group.remove(ctx), r.removeSandboxDir(id))
 	if err := errors.Join(errs...); err != nil {
 		return err
