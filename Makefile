@@ -53,11 +53,12 @@ run: setup images ## the whole fleet in one process, with the example tools; sto
 
 .PHONY: test
 test: setup images ## every test, with the race detector and real containers
-	@toolchain/build.sh gotestsum
+	@toolchain/build.sh gotestsum runsc
 	@toolchain/test.sh -race -count=1 -timeout=20m -run '$(RUN)' $(PKG)
 
 .PHONY: escape
 escape: setup ## let a hostile tool loose in real sandboxes: each runtime that is here, each isolation
+	@toolchain/build.sh runsc >&2
 	@bin/toolfleet image build sandbox/sandboxtest/escape --tag local/escape:1 --output bin/escape.tar >&2
 	@bin/toolfleet escape
 
@@ -67,6 +68,7 @@ test-cgroup2: setup images ## the sandbox's tests on cgroup v2, in a kernel of t
 
 .PHONY: bench
 bench: setup images ## measure calls against bare containers, as `name value` lines
+	@toolchain/build.sh runsc >&2
 	@bin/toolfleet bench
 
 .PHONY: fuzz
