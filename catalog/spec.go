@@ -78,8 +78,8 @@ type Spec struct {
 	Approval string `json:"approval,omitempty"`
 	// Isolation is IsolationContainer (the default) or IsolationCell.
 	Isolation string `json:"isolation,omitempty"`
-	// Runtime is a containerd runtime handler; "runc", the default, is the one
-	// there is so far.
+	// Runtime is a runtime handler: "runc" (the default), "runsc", "crun", or
+	// what the workers of the class have by that name.
 	Runtime string `json:"runtime,omitempty"`
 	// Class says which workers may run the tool; "default" by default.
 	Class   string  `json:"class,omitempty"`

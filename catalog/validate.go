@@ -245,8 +245,6 @@ func (v *validator) access(s *Spec) {
 func (v *validator) notBuilt(s *Spec) {
 	v.unbuilt(s.Protocol == ProtocolMCP, "protocol", "protocol mcp")
 	v.unbuilt(s.MCP != nil, "mcp", "mcp")
-	v.unbuilt(s.Isolation == IsolationCell, "isolation", "isolation cell")
-	v.unbuilt(s.Type == TypeFunction && s.Runtime != "runc" && runtimeForm.MatchString(s.Runtime), "runtime", "a runtime other than runc")
 	v.unbuilt(!s.Network.None(), "network", "a network other than none")
 	v.unbuilt(len(s.Secrets) > 0, "secrets", "a secret")
 	v.unbuilt(len(s.Files) > 0, "files", "moving files")

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -21,7 +23,7 @@ type DoctorCmd struct {
 
 // Run prints what is there, what is weak and what is missing. It fails when a
 // fleet could not run.
-func (c *DoctorCmd) Run(term *terminal) error {
+func (c *DoctorCmd) Run(ctx context.Context, term *terminal) error {
 	programs, findErr := part.FindPrograms(c.Programs)
 	bin, _ := programs.Containerd() // Inspect names each one that is missing
 	h := containerd.Inspect(bin)
@@ -58,6 +60,9 @@ func (c *DoctorCmd) Run(term *terminal) error {
 	if err := checkState(c.State); err != nil {
 		problems = append(problems, err.Error())
 	}
+	if len(problems) == 0 {
+		problems = append(problems, runtimes(ctx, term.out, bin, programs.Agent)...)
+	}
 	for _, s := range h.Warnings {
 		fmt.Fprintln(term.out, "warning:", s)
 	}
@@ -69,6 +74,26 @@ func (c *DoctorCmd) Run(term *terminal) error {
 	}
 	fmt.Fprintln(term.out, "a fleet can run here")
 	return nil
+}
+
+// runtimes prints which runtimes tools may name here. Each is tried once, which
+// needs a machine that could run a fleet; runc alone has to work.
+func runtimes(ctx context.Context, out io.Writer, bin, agent string) (problems []string) {
+	found, err := containerd.InspectHandlers(ctx, bin, agent)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, h := range found {
+		switch {
+		case h.Problem == "":
+			fmt.Fprintf(out, "runtime %s: usable, %s\n", h.Name, h.Version)
+		case h.Name == "runc":
+			problems = append(problems, "runtime runc: "+h.Problem)
+		default:
+			fmt.Fprintf(out, "runtime %s: absent, %s\n", h.Name, h.Problem)
+		}
+	}
+	return problems
 }
 
 // checkState says why `up` could not keep its state in dir. Where dir is not

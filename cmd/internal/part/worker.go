@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -25,16 +26,17 @@ import (
 
 // WorkerConfig is what a worker is told. The tags are kong's.
 type WorkerConfig struct {
-	State      string        `help:"Directory for the worker's id and its containerd." default:"/var/lib/toolfleet" env:"TOOLFLEET_STATE"`
-	Containerd string        `help:"Address of a containerd (2.0 or later) that runs already; without it the worker starts its own." env:"TOOLFLEET_CONTAINERD"`
-	Programs   string        `help:"Directory with agent, containerd, its shim and runc; default: beside this program, then .toolchain/bin beside that." env:"TOOLFLEET_PROGRAMS"`
-	Images     string        `help:"Directory of OCI archives to import at the start." env:"TOOLFLEET_IMAGES"`
-	Class      string        `help:"Class of calls to take." default:"default" env:"TOOLFLEET_CLASS"`
-	Slots      int           `help:"Calls run at once; 0 means twice the CPUs." default:"0" env:"TOOLFLEET_SLOTS"`
-	Drain      time.Duration `help:"How long running calls may go on at a stop." default:"60s" env:"TOOLFLEET_DRAIN"`
-	WarmMemory int64         `help:"MiB that all idle sandboxes may take together; 0 means an eighth of the machine's memory." default:"0" env:"TOOLFLEET_WARM_MEMORY"`
-	IdleMemory int64         `help:"MiB that one idle sandbox is taken to cost." default:"12" env:"TOOLFLEET_IDLE_MEMORY"`
-	SubIDBase  uint32        `help:"First user id of the sandboxes' id ranges, each of 65,536." name:"subid-base" default:"100000" env:"TOOLFLEET_SUBID_BASE"`
+	State      string            `help:"Directory for the worker's id and its containerd." default:"/var/lib/toolfleet" env:"TOOLFLEET_STATE"`
+	Containerd string            `help:"Address of a containerd (2.0 or later) that runs already; without it the worker starts its own." env:"TOOLFLEET_CONTAINERD"`
+	Programs   string            `help:"Directory with agent, containerd, its shim and runc; default: beside this program, then .toolchain/bin beside that." env:"TOOLFLEET_PROGRAMS"`
+	Images     string            `help:"Directory of OCI archives to import at the start." env:"TOOLFLEET_IMAGES"`
+	Class      string            `help:"Class of calls to take." default:"default" env:"TOOLFLEET_CLASS"`
+	Slots      int               `help:"Calls run at once; 0 means twice the CPUs." default:"0" env:"TOOLFLEET_SLOTS"`
+	Drain      time.Duration     `help:"How long running calls may go on at a stop." default:"60s" env:"TOOLFLEET_DRAIN"`
+	WarmMemory int64             `help:"MiB that all idle sandboxes may take together; 0 means an eighth of the machine's memory." default:"0" env:"TOOLFLEET_WARM_MEMORY"`
+	IdleMemory int64             `help:"MiB that one idle sandbox is taken to cost." default:"12" env:"TOOLFLEET_IDLE_MEMORY"`
+	Runtimes   map[string]string `name:"runtime" help:"A runtime handler that tools may name, beside runc, runsc and crun: the path of an OCI runtime, or containerd's name of a shim, such as io.containerd.kata.v2. May be repeated." placeholder:"NAME=PATH" env:"TOOLFLEET_RUNTIMES"`
+	SubIDBase  uint32            `help:"First user id of the sandboxes' id ranges, each of 65,536." name:"subid-base" default:"100000" env:"TOOLFLEET_SUBID_BASE"`
 }
 
 // Worker is one running worker part.
@@ -48,9 +50,11 @@ type Worker struct {
 
 	daemon  *containerd.Daemon // nil when the user runs containerd
 	runtime *containerd.Runtime
-	pool    *warmPool
-	server  *queue.Server
-	started time.Time
+	// runtimes names the handlers that this machine can use.
+	runtimes []string
+	pool     *warmPool
+	server   *queue.Server
+	started  time.Time
 	// reachable says whether the runtime answered the last time.
 	reachable atomic.Bool
 	draining  atomic.Bool
@@ -84,6 +88,9 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools []catalo
 		return nil, err
 	}
 	if err = w.startRuntime(ctx); err == nil {
+		err = w.lookForRuntimes(ctx)
+	}
+	if err == nil {
 		err = w.importImages(ctx)
 	}
 	if err != nil {
@@ -115,7 +122,7 @@ func (w *Worker) startRuntime(ctx context.Context) error {
 	}
 	cfg := containerd.Config{
 		Address: w.cfg.Containerd, Owner: w.self.ID, AgentPath: programs.Agent,
-		SubIDBase: w.cfg.SubIDBase, Logger: w.logger,
+		SubIDBase: w.cfg.SubIDBase, StateDir: w.cfg.State, Runtimes: w.cfg.Runtimes, Logger: w.logger,
 	}
 	if cfg.Address == "" {
 		bin, err := programs.Containerd()
@@ -141,6 +148,34 @@ func (w *Worker) startRuntime(ctx context.Context) error {
 	if report != (containerd.SweepReport{}) {
 		w.logger.Info("swept what a predecessor left", "report", report)
 		w.metrics.SandboxesSwept(w.runtime.Name(), report.Sandboxes)
+	}
+	return nil
+}
+
+// lookForRuntimes finds out which runtime handlers this machine can use, and
+// refuses a tool that it would get the calls of and could not run.
+func (w *Worker) lookForRuntimes(ctx context.Context) error {
+	problems := map[string]string{}
+	for _, h := range w.runtime.Handlers(ctx) {
+		if h.Problem == "" {
+			w.runtimes = append(w.runtimes, h.Name)
+			continue
+		}
+		problems[h.Name] = h.Problem
+		w.logger.Info("a runtime that this worker cannot use", "runtime", h.Name, "problem", h.Problem)
+	}
+	w.logger.Info("runtimes", "usable", strings.Join(w.runtimes, " "))
+	for i := range w.tools {
+		t := &w.tools[i]
+		if t.Type == catalog.TypeServer || t.Class != w.cfg.Class || slices.Contains(w.runtimes, t.Runtime) {
+			continue
+		}
+		problem, known := problems[t.Runtime]
+		if !known {
+			problem = "nobody named it with --runtime"
+		}
+		return fmt.Errorf("tool %s of class %s wants the runtime %s, which this worker does not have: %s; give the tool the class of workers that have it",
+			t.Name, t.Class, t.Runtime, problem)
 	}
 	return nil
 }
@@ -205,7 +240,7 @@ func (w *Worker) info() queue.WorkerInfo {
 	host, _ := os.Hostname()
 	return queue.WorkerInfo{
 		ID: w.self.ID, Incarnation: w.self.Incarnation, Host: host, Class: w.cfg.Class,
-		Runtimes: []string{w.runtime.Name()}, Slots: w.cfg.Slots, Busy: w.server.Busy(), Started: w.started,
+		Runtimes: w.runtimes, Slots: w.cfg.Slots, Busy: w.server.Busy(), Started: w.started,
 	}
 }
 
