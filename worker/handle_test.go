@@ -171,7 +171,9 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-func TestTimeout(t *testing.T) {
+// TestPain24TheDeadlineIsTheWorkers: there is nobody but the worker here, and the
+// call ends in time.
+func TestPain24TheDeadlineIsTheWorkers(t *testing.T) {
 	h := newHouse(t)
 	job := h.admit("echo so far; sleep 600", func(j *catalog.Job) { j.Call.Timeout = 300 * time.Millisecond })
 	r := h.run(job)
@@ -234,20 +236,30 @@ func TestExpiredBeforeItsStart(t *testing.T) {
 	}
 }
 
-// TestArgumentsFromABlob passes 1 MiB of arguments, which are too long to
-// travel inline, to a tool that counts them.
-func TestArgumentsFromABlob(t *testing.T) {
-	h := newHouse(t)
+// TestPain42ArgumentsAtTheCap passes 1 MiB of arguments, which are too long to
+// travel inline, to tools that read all, some or none of them.
+func TestPain42ArgumentsAtTheCap(t *testing.T) {
 	args := `{"text":"` + strings.Repeat("x", call.MaxArguments-11) + `"}`
-	job := h.admit("wc -c | tr -d ' \n'", func(j *catalog.Job) {
-		id := blob.ID{Tenant: j.Call.Tenant, Key: j.Call.Key()}
-		if _, err := h.Blobs.Put(t.Context(), id, "application/json", []byte(args)); err != nil {
-			t.Fatal(err)
+	for script, want := range map[string]string{
+		"wc -c | tr -d ' \n'":           "1048576",
+		"head -c 9":                     `{"text":"`,
+		"exec <&-; printf closed":       "closed",
+		"printf unread":                 "unread",
+		"head -c 70000 | wc -c; exit 0": "70000\n",
+	} {
+		h := newHouse(t)
+		job := h.admit(script, func(j *catalog.Job) {
+			id := blob.ID{Tenant: j.Call.Tenant, Key: j.Call.Key()}
+			if _, err := h.Blobs.Put(t.Context(), id, "application/json", []byte(args)); err != nil {
+				t.Fatal(err)
+			}
+			j.Call.Arguments, j.Call.ArgumentsBlob, j.Call.ArgumentsDigest = "", id.String(), call.Digest(args)
+		})
+		r := h.run(job)
+		wantKind(t, r, "")
+		if got := words(t, r); got != want {
+			t.Errorf("%s: the tool said %q, want %q", script, got, want)
 		}
-		j.Call.Arguments, j.Call.ArgumentsBlob, j.Call.ArgumentsDigest = "", id.String(), call.Digest(args)
-	})
-	if got := words(t, h.run(job)); got != "1048576" {
-		t.Errorf("the tool read %s bytes", got)
 	}
 }
 
