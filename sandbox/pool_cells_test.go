@@ -81,11 +81,11 @@ func TestPoolReusesCells(t *testing.T) {
 	})
 }
 
-// TestPain19PoolRefuses: what is isolated by its container is never used again;
+// TestPain19PoolNeverReusesContainers: what is isolated by its container is never used again;
 // nor are cells that nobody wants any more, that are
 // more than are needed, or that the pool has no room for. The pool is not run,
 // so that nothing but the release can remove them.
-func TestPain19PoolRefuses(t *testing.T) {
+func TestPain19PoolNeverReusesContainers(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		spec  sandbox.Spec
