@@ -7,9 +7,10 @@
 // package sandbox/wire, bounds what comes out, and tells how the tool ended;
 // [Pool] keeps sandboxes started early.
 //
-// A sandbox serves one call. Warm means started early, never cleaned and used
-// again: what belongs to a call (argv, environment, arguments, files) arrives
-// in frames after the start.
+// A container serves one call; a container of cells serves the calls of one tool
+// of one tenant, and makes everything that a call can touch anew for each. Warm
+// means started early, never cleaned and used again: what belongs to a call
+// (argv, environment, arguments, files) arrives in frames after the start.
 //
 // Every byte from inside is hostile.
 package sandbox

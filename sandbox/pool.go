@@ -65,7 +65,7 @@ var ErrPoolClosed = errors.New("sandbox: the pool is closed")
 //
 // How many are kept of every wanted spec: as many as its calls of the last few
 // minutes needed at once, at least min and at most max. Of cells there may be
-// more for as long as more are in use at once. All specs together keep within
+// more while more are in use at once, and for some seconds after. All specs together keep within
 // MaxWarm and MaxMemory; when that is too little for all, the specs with the
 // most calls have it. A sandbox is of exactly the spec that it is asked for:
 // the whole spec is the key.

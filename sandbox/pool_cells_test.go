@@ -131,6 +131,46 @@ func TestPain19PoolNeverReusesContainers(t *testing.T) {
 	}
 }
 
+// TestPain17NoCallGetsAnOldSpec: when a tool changes, nothing of the old spec
+// stays or comes back: what is warm, what is being started, and what is out.
+func TestPain17NoCallGetsAnOldSpec(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(s *sandbox.Spec)
+	}{
+		{"Image", func(s *sandbox.Spec) { s.Image = "a:2" }},
+		{"Limits", func(s *sandbox.Spec) { s.Limits.Pids = 9 }},
+		{"Isolation", func(s *sandbox.Spec) { s.Isolation, s.Owner = "container", "" }},
+		{"Runtime", func(s *sandbox.Spec) { s.Runtime = "other" }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				old, now := cellA, cellA
+				c.change(&now)
+				rt := &fakeRuntime{agent: honest, start: slowStart}
+				p, _ := runPool(t, sandbox.PoolConfig{Runtime: rt, Parallel: 2})
+				p.Want(old, 2, 3)
+				settle(time.Minute)
+				p.Want(old, 3, 3)
+				out := get(t, p, old, true)
+				settle(100 * time.Millisecond)
+				mustBe(t, "stats before", p.Stats(), sandbox.PoolStats{Warm: 1, InUse: 1, Starting: 1})
+				p.Want(old, 0, 0)
+				p.Want(now, 1, 1)
+				p.Release(out)
+				settle(time.Minute)
+				p.Release(get(t, p, now, true))
+				settle(time.Minute)
+				for _, spec := range rt.all() {
+					if spec != now {
+						t.Errorf("%+v is still there", spec)
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestPoolKeepsCellsForCallsAtOnce: calls at once need a container each, which
 // serve the next ones, also beyond max while there are so many; what is above
 // max goes soon after, and the rest when no calls have come for a while.

@@ -46,8 +46,11 @@ type poolOp struct {
 
 // The image of each is what an idle one costs.
 var poolSpecs = []sandbox.Spec{
-	{Image: "1"}, {Image: "2"}, {Image: "1", Limits: sandbox.Limits{Pids: 9}},
-	{Image: "1", Isolation: "cell", Owner: "t/a"}, {Image: "1", Isolation: "cell", Owner: "u/a"},
+	{Image: "1"},
+	{Image: "2"},
+	{Image: "1", Limits: sandbox.Limits{Pids: 9}},
+	{Image: "1", Isolation: "cell", Owner: "t/a"},
+	{Image: "1", Isolation: "cell", Owner: "u/a"},
 }
 
 const (
