@@ -84,13 +84,4 @@ func (d *disk) mounts() []specs.Mount {
 }
 
 // remove unmounts the disk; its contents go with it.
-func (d *disk) remove() error {
-	if err := unix.Unmount(d.path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil &&
-		!errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("containerd: unmount disk: %w", err)
-	}
-	if err := os.Remove(d.path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("containerd: remove disk: %w", err)
-	}
-	return nil
-}
+func (d *disk) remove() error { return detach(d.path) }

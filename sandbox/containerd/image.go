@@ -38,10 +38,10 @@ const (
 type rootfs struct {
 	image  string // its name in the store
 	digest digest.Digest
-	// view is the key of the furnished read-only snapshot, and mounts what
+	// view is the key of the furnished read-only snapshot, and overlay what
 	// containerd says it takes to mount it.
-	view   string
-	mounts []mount.Mount
+	view    string
+	overlay mount.Mount
 }
 
 // imageCache remembers what was worked out once. What an image's name points

@@ -22,8 +22,8 @@ type instance struct {
 	// What Start made so far, and Close has to undo.
 	ids      *idRange
 	seat     *seat // nil: a shim of its own
-	recorded bool // there is a container record
-	tasked   bool // there may be a task
+	recorded bool  // there is a container record
+	tasked   bool  // there may be a task
 	disk     *disk
 	root     *rootMount
 	stdio    *stdio

@@ -28,7 +28,7 @@ type Leftovers struct {
 	// host's aside, and those that a mount below our directories holds open.
 	NetworkNamespaces int
 	// Dirs counts sandboxes with directories, which hold FIFOs and disks, and
-	// runc's state.
+	// runc's state, and shims whose worker died.
 	Dirs int
 }
 
@@ -62,7 +62,7 @@ func (r *Runtime) Leftovers(ctx context.Context) (Leftovers, error) {
 		return l, wrap("list snapshots", err)
 	}
 	l.Cgroups = len(r.group.children())
-	l.Dirs = len(r.sandboxDirs())
+	l.Dirs = len(r.sandboxDirs()) + r.deadShimDirs()
 	if l.NetworkNamespaces, err = r.networkNamespaces(); err != nil {
 		return l, err
 	}
