@@ -119,7 +119,7 @@ const cellNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS 
 // make makes the cell around the calling thread.
 func (c *cell) make() error {
 	err := unix.Unshare(cellNamespaces | unix.CLONE_NEWPID)
-	// gVisor gives a thread no pid namespace for its children.
+	// gVisor gives the children of a single thread no pid namespace.
 	alone := errors.Is(err, unix.EINVAL)
 	if alone {
 		err = unix.Unshare(cellNamespaces)
@@ -134,12 +134,7 @@ func (c *cell) make() error {
 	if err := c.startInit(alone); err != nil {
 		return fmt.Errorf("make a cell: start its init: %w", err)
 	}
-	if alone {
-		err = c.mountProcInside()
-	} else {
-		err = unix.Mount("proc", "/proc", "proc", procFlags, "")
-	}
-	if err != nil {
+	if err := mountProc(); err != nil {
 		return fmt.Errorf("make a cell: mount /proc: %w", err)
 	}
 	if err := hideProc(); err != nil {
@@ -148,9 +143,12 @@ func (c *cell) make() error {
 	return nil
 }
 
-// startInit starts the cell's init, and when alone in a pid namespace made for
-// it, which the thread then joins. The init needs no privilege at all, and
-// inherits nothing: no file, no environment. It leads a session of its own.
+// startInit starts the cell's init. It needs no privilege at all, and inherits
+// nothing: no file, no environment. It leads a session of its own.
+//
+// When alone, the pid namespace is made with it, and the thread joins it for its
+// later children. Linux would forbid that: who joins must be able to trace the
+// init, which is another user's.
 func (c *cell) startInit(alone bool) error {
 	fd := -1
 	sys := &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: initUser, Gid: initUser}}
@@ -158,20 +156,18 @@ func (c *cell) startInit(alone bool) error {
 		sys.Cloneflags, sys.PidFD = unix.CLONE_NEWPID, &fd
 	}
 	pid, err := syscall.ForkExec(InitPath, []string{"init"}, &syscall.ProcAttr{Dir: "/", Sys: sys})
-	if err != nil {
-		return err
-	}
 	c.init = pid
-	if !alone {
-		return nil
+	if err != nil || !alone {
+		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
 	return unix.Setns(fd, unix.CLONE_NEWPID)
 }
 
-// mountProcInside has a process of the cell's pid namespace mount /proc, since
-// in gVisor a /proc is of the namespace of whoever mounts it.
-func (c *cell) mountProcInside() error {
+// mountProc has a process of the cell's pid namespace mount /proc, since a
+// /proc is of the namespace of whoever mounts it, and the thread's own is still
+// the container's.
+func mountProc() error {
 	pid, err := syscall.ForkExec(MountProcPath, []string{"mount-proc"}, &syscall.ProcAttr{Dir: "/"})
 	if err != nil {
 		return err
@@ -182,10 +178,15 @@ func (c *cell) mountProcInside() error {
 			break
 		}
 	}
-	if err == nil && ws != 0 {
-		err = fmt.Errorf("it ended with %#x", ws)
+	switch {
+	case err != nil:
+		return err
+	case ws.Signaled():
+		return fmt.Errorf("its program was killed by %v", ws.Signal())
+	case ws.ExitStatus() != 0:
+		return unix.Errno(ws.ExitStatus())
 	}
-	return err
+	return nil
 }
 
 // initUser is the init's user and group, nobody, whom no tool gets unless it

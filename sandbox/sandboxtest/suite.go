@@ -66,6 +66,9 @@ func Run(t *testing.T, cfg Config) {
 	if cfg.Limits {
 		t.Run("Limits", s.testLimits)
 	}
+	if cfg.Spec.Isolation == "cell" {
+		t.Run("Cells", s.testCells)
+	}
 	t.Run("NothingLeft", s.testNothingLeft)
 }
 

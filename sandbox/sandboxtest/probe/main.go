@@ -67,6 +67,11 @@ var modes = map[string]func(args []string) int{
 	"fill-all": fillAll,
 	"work":     func([]string) int { return work() },
 
+	"leave":   leave,
+	"look":    func([]string) int { return look() },
+	"hold-on": holdOn,
+	"use":     use,
+
 	"refork":   refork,
 	"stopped":  stopped,
 	"vforked":  vforked,
