@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# Runs the sandbox's tests on machines that have cgroup v2 and nothing else,
+# whatever this one has.
+#
+# They are Debian's user-mode Linux: the distribution's kernel as an ordinary
+# process, which needs no virtualization and no image. Its root file system is
+# this machine's, read-only; what the tests write goes to a disk of its own, and
+# what they tell comes out through one directory. It has one slow processor: so
+# there are two of them, the tests are compiled here, and the race detector
+# stays here too.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+repo=$PWD
+uml=$repo/.toolchain/user-mode-linux
+
+# Half an hour is for a busy machine; an idle one needs a tenth of it. A kernel
+# that hangs must not hang the run.
+timeout=${TIMEOUT:-1800}
+
+fail() {
+	echo "toolfleet: $1" >&2
+	exit 1
+}
+
+work=$(mktemp -d /var/tmp/toolfleet-cgroup2-XXXXXX)
+guests=()
+finish() {
+	# timeout passes the signal on to its kernel, and kills it in the end.
+	((${#guests[@]} == 0)) || kill "${guests[@]}" 2>/dev/null || true
+	wait
+	rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# fetch unpacks the package below .toolchain, unless it is there.
+fetch() {
+	local lock
+	exec {lock}>"$repo/.toolchain/lock" # as toolchain/build.sh does
+	flock "$lock"
+	[[ -e $uml/stamp ]] || download
+	exec {lock}>&-
+}
+
+download() {
+	command -v dpkg-deb >/dev/null ||
+		fail "these tests need the package user-mode-linux of Debian or Ubuntu, and this is neither."
+	echo "test-cgroup2: downloading user-mode-linux"
+	local dir=$work/package log=$work/apt.log
+	mkdir -p "$dir"
+	(cd "$dir" && { apt-get download user-mode-linux || { apt-get update && apt-get download user-mode-linux; }; }) >"$log" 2>&1 || {
+		tail -n 20 "$log" >&2
+		fail "apt-get could not download user-mode-linux; see above."
+	}
+	dpkg-deb -x "$dir"/user-mode-linux_*.deb "$dir/root"
+	rm -rf "$uml"
+	mv "$dir/root" "$uml"
+	touch "$uml/stamp"
+}
+
+# memory is where a kernel keeps what is its memory: in ours, if there is room.
+memory() {
+	local free
+	free=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1) || free=0
+	if ((free > 4 << 20)); then echo /dev/shm; else echo "$work"; fi
+}
+
+# prepare GUEST PACKAGE TEST-FLAG...: has the guest run the package's tests.
+prepare() {
+	local out=$work/$1 pkg=$2 name=${2//\//-}
+	shift 2
+	mkdir -p "$out"
+	[[ -e $work/$name.test ]] || CGO_ENABLED=0 go test -c -o "$work/$name.test" "./$pkg"
+	ln "$work/$name.test" "$out/"
+	echo "$name $pkg $*" >>"$out/tests"
+}
+
+# boot GUEST: runs it to its end, in the background.
+boot() {
+	local out=$work/$1
+	truncate -s 4G "$out/disk"
+	mkfs.ext4 -q "$out/disk"
+	declare -p repo goroot gopath gocache >"$out/env"
+	TMPDIR=$(memory) timeout --kill-after=5 "$timeout" "$uml/usr/bin/linux.uml" \
+		mem=1536M root=/dev/root rootfstype=hostfs rootflags=/ ro init="$work/init.sh" out="$out" \
+		ubd0="$out/disk" con=null con0=null,fd:1 con1=null quiet panic=-1 \
+		uml_dir="$out" umid=guest </dev/null >"$out/console" 2>&1 &
+	guests+=($!)
+}
+
+# judge GUEST: prints what its tests told, and counts.
+passed=0 failed=0
+judge() {
+	local out=$work/$1 name pkg flags code log
+	while read -r name pkg flags; do
+		log=$out/$name.log
+		code=$(cat "$out/$name.code" 2>/dev/null) || code=none
+		# A test that did not run is no test that passed: a skipped one fails.
+		passed=$((passed + $(count PASS "$log"))) failed=$((failed + $(count 'FAIL|SKIP' "$log")))
+		echo "test-cgroup2: $pkg $flags: $(tail -n 1 "$out/$name.took" 2>/dev/null)"
+		if [[ $code != 0 ]] || (($(count SKIP "$log") > 0 || $(count PASS "$log") == 0)); then
+			grep -v '^=== ' "$log" || true
+			echo "test-cgroup2: $pkg $flags: exit code $code; the kernel said last:"
+			tail -n 20 "$out/console"
+			broken=1
+		fi
+	done <"$out/tests"
+}
+count() { grep -sE "^ *--- ($1): " "$2" | wc -l || true; }
+
+cp toolchain/cgroup2/init.sh "$work/"
+goroot=$(go env GOROOT) gopath=$(go env GOPATH) gocache=$(go env GOCACHE)
+toolchain/packages.sh e2fsprogs busybox-static
+fetch
+# All of the package, but of the runtimes only the one that leaves cgroups to the
+# kernel alone; and one whole fleet. The two guests take about as long.
+prepare suite sandbox/containerd -test.run='^TestSuite$/^runc$'
+prepare rest sandbox/containerd -test.skip='^TestSuite$'
+prepare rest cmd/toolfleet -test.run='^TestEveryEnd$'
+echo "test-cgroup2: two guests run the tests, which takes a few minutes"
+boot suite
+boot rest
+wait "${guests[@]}" || true # what they told counts
+guests=()
+broken=0
+judge suite
+judge rest
+echo "test-cgroup2: took $SECONDS s"
+echo "test-cgroup2: $passed passed, $failed failed"
+((broken == 0 && failed == 0))
