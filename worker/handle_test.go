@@ -23,6 +23,7 @@ import (
 
 func TestOneDeliveryOneResult(t *testing.T) {
 	h := newHouse(t)
+	h.quiet = time.Hour
 	job := h.admit(`cat; echo " $TOOLFLEET_TOOL"`)
 	r := h.run(job)
 	wantKind(t, r, "")
@@ -33,12 +34,7 @@ func TestOneDeliveryOneResult(t *testing.T) {
 	if x == nil || x.Attempt != 1 || x.Runtime != "local" || x.Sandbox == "" {
 		t.Errorf("the execution is %+v", x)
 	}
-	var kinds []string
-	h.until(job, func(e results.Entry) bool {
-		kinds = append(kinds, e.Kind)
-		return e.Kind == results.KindResult
-	})
-	if got, want := strings.Join(kinds, " "), "admit claim start state state result"; got != want {
+	if got, want := h.kinds(job), "admit claim start result"; got != want {
 		t.Errorf("the log is %q, want %q", got, want)
 	}
 	if err := h.deliver(t.Context(), job); err != nil {
@@ -46,6 +42,57 @@ func TestOneDeliveryOneResult(t *testing.T) {
 	}
 	if n := h.pool.started.Load(); n != 1 {
 		t.Errorf("%d sandboxes were started, want 1", n)
+	}
+}
+
+// A call costs the log what somebody may need to know of it, and no more.
+func TestEntriesOfACall(t *testing.T) {
+	for _, tt := range []struct {
+		name, script string
+		warm         bool
+		quiet        time.Duration
+		want         string
+	}{
+		{"warm", "echo done", true, time.Hour, "admit start result"},
+		{"cold", "echo done", false, time.Hour, "admit claim start result"},
+		{"it said something", "echo so >&2", true, time.Hour, "admit start state result"},
+		{"it takes its time", "sleep 0.2", true, time.Millisecond, "admit start state result"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := newHouse(t)
+			h.pool.warm, h.quiet = tt.warm, tt.quiet
+			job := h.admit(tt.script)
+			wantKind(t, h.run(job), "")
+			// Whether the last word goes out before the end or with it is luck.
+			if got := strings.ReplaceAll(h.kinds(job), "state state", "state"); got != tt.want {
+				t.Errorf("the log is %q, want %q", got, tt.want)
+			}
+			if s := h.state(job); s.Claims != 1 || s.ClaimedBy != h.Self {
+				t.Errorf("attempts are %+v, want one by this worker", s.Attempts)
+			}
+		})
+	}
+}
+
+// Starts count as attempts, so a call that kills every worker with a warm
+// sandbox is given up as well.
+func TestStartsAreCounted(t *testing.T) {
+	h := newHouse(t)
+	h.pool.warm = true
+	job := h.admit("echo ran", idempotent)
+	for n := 1; n <= call.MaxAttempts; n++ {
+		m := results.Marker{Worker: results.Worker{ID: "w-x", Incarnation: "1"}, Attempt: n}
+		won, _, err := h.Log.Start(t.Context(), ref(job), m)
+		if err == nil && !won {
+			err = h.Log.StartAgain(t.Context(), ref(job), m)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantKind(t, h.run(job), call.KindSandboxFailed)
+	if h.pool.started.Load() != 0 {
+		t.Error("a call that kills its workers was run once more")
 	}
 }
 

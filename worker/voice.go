@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -15,6 +16,11 @@ import (
 )
 
 const (
+	// voiceQuiet is how long a tool may say nothing before its call is said to
+	// run. One that has ended by then never is: nobody would have seen it run,
+	// and its result says all. It spares the log two of the five entries of a
+	// warm call.
+	voiceQuiet = 50 * time.Millisecond
 	// voiceInterval is the shortest time between two progress events of one
 	// call: at most ten a second.
 	voiceInterval = 100 * time.Millisecond
@@ -48,7 +54,8 @@ type voice struct {
 	spare []byte
 }
 
-// newVoice begins with the status running.
+// newVoice begins with the status running, which is published when the tool says
+// something or has not ended soon.
 func (a *attempt) newVoice(ctx context.Context, started time.Time, late func()) *voice {
 	v := &voice{
 		a: a, started: started, late: late,
@@ -134,13 +141,20 @@ func tailOf(s string) string {
 // event is what bounds the rate; what is said during the pause waits in wake.
 func (v *voice) run(ctx context.Context) {
 	defer close(v.done)
+	pause := time.NewTimer(cmp.Or(v.a.quiet, voiceQuiet))
+	defer pause.Stop()
+	select {
+	case <-v.wake:
+	case <-pause.C:
+	case <-v.quit:
+		return
+	}
 	for {
 		v.publish(ctx)
-		pause := time.NewTimer(voiceInterval)
+		pause.Reset(voiceInterval)
 		select {
 		case <-pause.C:
 		case <-v.quit:
-			pause.Stop()
 			return
 		}
 		select {
@@ -183,13 +197,24 @@ func (v *voice) publish(ctx context.Context) {
 }
 
 // close ends the voice: what is still unsaid is published together with the
-// end's status, then nothing more. An empty status publishes nothing.
+// end's status, then nothing more. The status alone is not: the result that
+// follows has it. An empty status publishes nothing.
 func (v *voice) close(ctx context.Context, end call.Status) {
 	close(v.quit)
 	<-v.done
-	if end == "" {
+	if end == "" || !v.unsaid() {
 		return
 	}
 	v.next.Status = end
 	v.publish(context.WithoutCancel(ctx))
+}
+
+// unsaid reports whether the tool has said something that is not in the log.
+func (v *voice) unsaid() bool {
+	v.read()
+	var told call.Activity
+	if v.last != nil {
+		told = *v.last
+	}
+	return v.next.Output != told.Output || v.next.Progress != told.Progress
 }

@@ -43,6 +43,9 @@ type Worker struct {
 	Metrics *metrics.Metrics
 	Logger  *slog.Logger
 
+	// quiet is voiceQuiet, but in tests.
+	quiet time.Duration
+
 	mu sync.Mutex // guards active
 	// active holds the calls that this process is running now. A start of
 	// our own incarnation that is not among them is lost as surely as one of

@@ -87,6 +87,8 @@ func Run(ctx context.Context, c Config) (err error) {
 		{"ratio_warm_container_vs_bare_p50", p("warm") / p("bare")},
 		{"ratio_cold_container_vs_bare_p50", p("cold") / p("bare")},
 		{"bus_p50_ms", p("bus")},
+		{"bus_rate", p("bus_rate")},
+		{"bus_cpu_ms", p("bus_cpu_ms")},
 	} {
 		fmt.Fprintf(c.Out, "%s %.3f\n", line.name, line.value)
 	}
@@ -124,6 +126,11 @@ func measure(ctx context.Context, c Config, bare *containerd.Bare, fleet *fleet,
 		}
 		out[m.name] = median(took)
 	}
+	e, err := flood(ctx, busCalls*c.Calls, busSlots, bus.post)
+	if err != nil {
+		return nil, fmt.Errorf("bench: bus: %w", err)
+	}
+	out["bus_rate"], out["bus_cpu_ms"] = e.rate, float64(e.cpu)/float64(time.Millisecond)
 	for _, parallel := range []int{1, 2, 4, 8} {
 		began := time.Now()
 		g := errgroup.Group{}
