@@ -14,15 +14,15 @@ exec 9>"$out/lock"
 flock 9
 
 build() {
-	local name=$1 pkg=$2 cgo=$3 tags=$4 module=${5:-.} pins stamp began
+	local name=$1 pkg=$2 cgo=$3 tags=$4 module=${5:-.} extra=${6:-} pins stamp began
 	pins=$(cat "$module/go.mod" "$module/go.sum" | sha256sum)
-	stamp="$pins $pkg $cgo $tags $(go env GOVERSION GOARCH | tr '\n' ' ')"
+	stamp="$pins $pkg $cgo $tags $extra$(go env GOVERSION GOARCH | tr '\n' ' ')"
 	if [[ -x $out/bin/$name && $(cat "$out/stamps/$name" 2>/dev/null) == "$stamp" ]]; then
 		return
 	fi
 	began=$SECONDS
 	echo "setup: building $name (a few minutes the first time)"
-	CGO_ENABLED=$cgo go build -C "$module" -buildvcs=false -trimpath -ldflags='-s -w' -tags "$tags" -o "$out/bin/.$name" "$pkg"
+	CGO_ENABLED=$cgo go build -C "$module" -buildvcs=false -trimpath -ldflags="-s -w $extra" -tags "$tags" -o "$out/bin/.$name" "$pkg"
 	mv -f "$out/bin/.$name" "$out/bin/$name"
 	echo "$stamp" >"$out/stamps/$name"
 	echo "setup: built $name in $((SECONDS - began)) s"
@@ -34,7 +34,10 @@ for name in "$@"; do
 	containerd) build "$name" $containerd/containerd 0 no_cri,no_btrfs,no_devmapper,no_zfs,no_aufs ;;
 	containerd-shim-runc-v2) build "$name" $containerd/containerd-shim-runc-v2 0 '' ;;
 	runc) build "$name" github.com/opencontainers/runc 1 seccomp ;;
-	runsc) build "$name" gvisor.dev/gvisor/runsc 0 '' gvisor ;;
+	runsc)
+		version=$(go list -C gvisor -m -f '{{.Version}}' gvisor.dev/gvisor)
+		build "$name" gvisor.dev/gvisor/runsc 0 '' gvisor "-X gvisor.dev/gvisor/runsc/version.version=$version"
+		;;
 	golangci-lint) build "$name" github.com/golangci/golangci-lint/v2/cmd/golangci-lint 0 '' ;;
 	gotestsum) build "$name" gotest.tools/gotestsum 0 '' ;;
 	*)
