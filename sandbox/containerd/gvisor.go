@@ -1,6 +1,10 @@
 package containerd
 
 import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -49,4 +53,16 @@ func forGVisor(s *specs.Spec, l sandbox.Limits) {
 	s.Linux.Seccomp = nil
 	s.Mounts = slices.DeleteFunc(s.Mounts, func(m specs.Mount) bool { return strings.HasPrefix(m.Destination, "/sys") })
 	s.Mounts = append(s.Mounts, specs.Mount{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"nosuid", "noexec", "nodev", "ro"}})
+}
+
+// removeRunscState removes runsc's notes on a sandbox whose processes are dead.
+// It removes them itself, unless its shim was killed.
+func (r *Runtime) removeRunscState(id string) error {
+	var errs []error
+	for _, name := range []string{id + "_sandbox:" + id + ".state", id + "_sandbox:" + id + ".lock", "runsc-" + id + ".sock"} {
+		if err := os.Remove(filepath.Join(r.runcDir(""), name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }

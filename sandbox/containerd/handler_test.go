@@ -77,6 +77,39 @@ func TestHandlers(t *testing.T) {
 	noLeftovers(t, rt)
 }
 
+// A sandbox of gVisor is removed to the last file of runsc's state.
+func TestRunscState(t *testing.T) {
+	rt := openWith(t, "handlers", sandboxtest.BuildAgent(t))
+	importTestImage(t, rt)
+	runsc, err := rt.Start(t.Context(), sandboxtest.NewID(), sandbox.Spec{Image: testImage, Runtime: "runsc"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := func() []string {
+		found, err := filepath.Glob("/run/toolfleet/r*/runc/*/*" + runsc.ID() + "*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	if len(states()) == 0 {
+		t.Fatal("runsc keeps no state where it is looked for")
+	}
+	if err := runsc.Kill(endCtx(t)); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range states() {
+		t.Log("left by the dead: ", filepath.Base(p))
+	}
+	if err := runsc.Close(endCtx(t)); err != nil {
+		t.Error(err)
+	}
+	if left := states(); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	noLeftovers(t, rt)
+}
+
 func TestBadHandlers(t *testing.T) {
 	for name, what := range map[string]string{"../up": "/bin/true", "relative": "bin/runc", "flags": "runc --debug", "empty": ""} {
 		_, err := containerd.New(containerd.Config{

@@ -180,7 +180,7 @@ func (r *Runtime) deleteTask(ctx context.Context, id string) error {
 // in which nothing is mounted. runc removes its own, unless it was killed
 // between making it and telling the shim of the container.
 func (r *Runtime) removeDir(id string) error {
-	if err := errors.Join(os.RemoveAll(r.sandboxDir(id)), os.RemoveAll(r.runcDir(id))); err != nil {
+	if err := errors.Join(os.RemoveAll(r.sandboxDir(id)), os.RemoveAll(r.runcDir(id)), r.removeRunscState(id)); err != nil {
 		return fmt.Errorf("containerd: remove directory of sandbox: %w", err)
 	}
 	return nil
