@@ -23,8 +23,8 @@ var (
 	block   = regexp.MustCompile("(?ms)^```(go|yaml)\n(.*?)^```$")
 	fenced  = regexp.MustCompile("(?ms)^```.*?^```$")
 	metric  = regexp.MustCompile(`toolfleet_[a-z_]+`)
-	target  = regexp.MustCompile(`(?m)^([a-z-]+):`)
-	command = regexp.MustCompile("(?m)(?:`|^(?:\\$ )?)make ([a-z-]+)")
+	target  = regexp.MustCompile(`(?m)^([a-z0-9-]+):`)
+	command = regexp.MustCompile("(?m)(?:`|^(?:\\$ )?)make ([a-z0-9-]+)")
 )
 
 func read(t *testing.T, name string) string {

@@ -89,25 +89,31 @@ boot() {
 	guests+=($!)
 }
 
-# judge GUEST: prints what its tests told, and counts.
+# judge GUEST: prints how its tests ended, and counts. A skipped test is a failed
+# one, as in make test, and so is a package that ended badly with none.
 passed=0 failed=0
 judge() {
-	local out=$work/$1 name pkg flags code log
+	local out=$work/$1 name pkg flags log code bad
 	while read -r name pkg flags; do
 		log=$out/$name.log
 		code=$(cat "$out/$name.code" 2>/dev/null) || code=none
-		# A test that did not run is no test that passed: a skipped one fails.
-		passed=$((passed + $(count PASS "$log"))) failed=$((failed + $(count 'FAIL|SKIP' "$log")))
-		echo "test-cgroup2: $pkg $flags: $(tail -n 1 "$out/$name.took" 2>/dev/null)"
-		if [[ $code != 0 ]] || (($(count SKIP "$log") > 0 || $(count PASS "$log") == 0)); then
-			grep -v '^=== ' "$log" || true
-			echo "test-cgroup2: $pkg $flags: exit code $code; the kernel said last:"
-			tail -n 20 "$out/console"
-			broken=1
-		fi
+		bad=$(count 'FAIL|SKIP' "$log")
+		if [[ $code != 0 || ! -s $log ]]; then bad=$((bad > 0 ? bad : 1)); fi
+		passed=$((passed + $(count PASS "$log"))) failed=$((failed + bad))
+		echo "test-cgroup2: $pkg $flags: $(cat "$out/$name.took" 2>/dev/null || echo 'did not end')"
+		((bad > 0)) || continue
+		grep -v '^=== ' "$log" || true
+		echo "test-cgroup2: exit code $code; the kernel said last:"
+		tail -n 20 "$out/console"
 	done <"$out/tests"
 }
-count() { grep -sE "^ *--- ($1): " "$2" | wc -l || true; }
+
+# count RESULT FILE: how many tests ended so.
+count() {
+	local n
+	n=$(grep -scE "^ *--- ($1): " "$2") || true
+	echo "${n:-0}"
+}
 
 cp toolchain/cgroup2/init.sh "$work/"
 goroot=$(go env GOROOT) gopath=$(go env GOPATH) gocache=$(go env GOCACHE)
@@ -118,14 +124,16 @@ fetch
 prepare suite sandbox/containerd -test.run='^TestSuite$/^runc$'
 prepare rest sandbox/containerd -test.skip='^TestSuite$'
 prepare rest cmd/toolfleet -test.run='^TestEveryEnd$'
+# The tests build their programs in the guests, where only linking is cheap.
+CGO_ENABLED=0 go build -trimpath -o "$work/warm/" ./cmd/agent ./sandbox/sandboxtest/probe
+CGO_ENABLED=0 go build -o "$work/warm/" ./sandbox/containerd/testdata/shell
 echo "test-cgroup2: two guests run the tests, which takes a few minutes"
 boot suite
 boot rest
 wait "${guests[@]}" || true # what they told counts
 guests=()
-broken=0
 judge suite
 judge rest
 echo "test-cgroup2: took $SECONDS s"
 echo "test-cgroup2: $passed passed, $failed failed"
-((broken == 0 && failed == 0))
+((failed == 0 && passed > 0))
