@@ -86,6 +86,9 @@ func Run(ctx context.Context, c Config) (err error) {
 		{"cold_container_p50_ms", p("cold")},
 		{"ratio_warm_container_vs_bare_p50", p("warm") / p("bare")},
 		{"ratio_cold_container_vs_bare_p50", p("cold") / p("bare")},
+		{"container_rate", p("cold_rate")},
+		{"ratio_container_rate_vs_bare", p("cold_rate") / p("bare_rate")},
+		{"warm_sandbox_pss_mib", p("pss")},
 		{"bus_p50_ms", p("bus")},
 		{"bus_rate", p("bus_rate")},
 		{"bus_cpu_ms", p("bus_cpu_ms")},
@@ -131,19 +134,45 @@ func measure(ctx context.Context, c Config, bare *containerd.Bare, fleet *fleet,
 		return nil, fmt.Errorf("bench: bus: %w", err)
 	}
 	out["bus_rate"], out["bus_cpu_ms"] = e.rate, float64(e.cpu)/float64(time.Millisecond)
-	for _, parallel := range []int{1, 2, 4, 8} {
-		began := time.Now()
-		g := errgroup.Group{}
-		g.SetLimit(parallel)
-		for n := range c.Calls {
-			g.Go(func() error { return run(n, fmt.Sprint("x", parallel)) })
+	for _, m := range []struct {
+		name string
+		f    func(parallel, n int) error
+	}{
+		{"bare_rate", func(parallel, n int) error { return run(n, fmt.Sprint("x", parallel)) }},
+		{"cold_rate", func(_, _ int) error { return fleet.call(ctx, "cold") }},
+	} {
+		for _, parallel := range []int{1, 2, 4, 8} {
+			rate, err := rate(parallel, c.Calls, func(n int) error { return m.f(parallel, n) }, func() error { return fleet.idle(ctx) })
+			if err != nil {
+				return nil, fmt.Errorf("bench: %s: %w", m.name, err)
+			}
+			out[m.name] = max(out[m.name], rate)
 		}
-		if err := g.Wait(); err != nil {
-			return nil, fmt.Errorf("bench: bare: %w", err)
-		}
-		out["bare_rate"] = max(out["bare_rate"], float64(c.Calls)/time.Since(began).Seconds())
 	}
+	if err := fleet.full(ctx); err != nil {
+		return nil, fmt.Errorf("bench: memory: %w", err)
+	}
+	memory, err := containerd.MeasureFootprint(fleet.state())
+	if err != nil {
+		return nil, fmt.Errorf("bench: memory: %w", err)
+	}
+	out["pss"] = float64(memory.Bytes) / float64(1<<20) / float64(max(1, memory.Sandboxes))
 	return out, nil
+}
+
+// rate calls f n times, so many at once, and returns how many a second that
+// were, with everything removed behind them.
+func rate(parallel, n int, f func(n int) error, idle func() error) (float64, error) {
+	began := time.Now()
+	g := errgroup.Group{}
+	g.SetLimit(parallel)
+	for n := range n {
+		g.Go(func() error { return f(n) })
+	}
+	if err := errors.Join(g.Wait(), idle()); err != nil {
+		return 0, err
+	}
+	return float64(n) / time.Since(began).Seconds(), nil
 }
 
 func median(v []float64) float64 {

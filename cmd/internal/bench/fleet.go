@@ -66,7 +66,7 @@ func startFleet(ctx context.Context, c Config) (*fleet, error) {
 	if err := os.Symlink(image, filepath.Join(images, "word-count.tar")); err != nil {
 		return nil, err
 	}
-	f.cmd = exec.CommandContext(ctx, c.Program, "up", "--state", filepath.Join(f.dir, "state"),
+	f.cmd = exec.CommandContext(ctx, c.Program, "up", "--state", f.state(),
 		"--tools", tools, "--images", images, "--programs", c.Programs,
 		"--listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0", "--log-level", "warn")
 	f.cmd.Cancel = func() error { return f.cmd.Process.Signal(syscall.SIGTERM) }
@@ -87,6 +87,9 @@ func startFleet(ctx context.Context, c Config) (*fleet, error) {
 	f.url = m[1]
 	return f, nil
 }
+
+// state is the fleet's state directory.
+func (f *fleet) state() string { return filepath.Join(f.dir, "state") }
 
 // stop ends the fleet in order.
 func (f *fleet) stop() error {
