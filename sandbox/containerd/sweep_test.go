@@ -52,6 +52,9 @@ func victim(config string) error {
 		return err
 	}
 	for _, id := range f[4:] {
+		if id == busy {
+			return startForEver(ctx, rt)
+		}
 		inst, err := rt.Start(ctx, id, sandbox.Spec{Image: testImage})
 		if err != nil {
 			return err
@@ -64,6 +67,23 @@ func victim(config string) error {
 	}
 	fmt.Fprintln(os.Stdout, "ready")
 	select {}
+}
+
+// busy among a victim's ids makes it start and close sandboxes until it is
+// killed.
+const busy = "busy"
+
+func startForEver(ctx context.Context, rt *containerd.Runtime) error {
+	fmt.Fprintln(os.Stdout, "ready")
+	for n := 0; ; n++ {
+		inst, err := rt.Start(ctx, fmt.Sprintf("busy-%d", n), sandbox.Spec{Image: testImage})
+		if err != nil {
+			return err
+		}
+		if err := inst.Close(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 // startVictim runs a worker in a process of its own. kill ends it with SIGKILL.
