@@ -3,39 +3,33 @@ package containerd
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/containerd/containerd/v2/contrib/seccomp"
-	bpf "github.com/elastic/go-seccomp-bpf"
 	"github.com/elastic/go-seccomp-bpf/arch"
 	"github.com/opencontainers/runtime-spec/specs-go"
-	netbpf "golang.org/x/net/bpf"
+	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
 
 // toolFilter compiles the filter that the agent loads before it becomes the
-// tool: containerd's default profile for a process without any capability, with
-// fewer sockets. clone3 answers ENOSYS, so that a C library falls back to clone,
-// whose flags a filter can see.
+// tool, from [toolProfile]. clone3 answers ENOSYS, so that a C library falls back
+// to clone, whose flags a filter can see.
 //
 // It is compiled here because the agent has nothing but the standard library,
 // and because every byte of the agent is a byte that a sandbox starts with.
 // The result is an array of struct sock_filter in the host's byte order.
 func toolFilter() ([]byte, error) {
-	profile := fewerSockets(containerProfile(nil))
 	host, err := arch.GetInfo("")
 	if err != nil {
 		return nil, fmt.Errorf("containerd: compile seccomp filter: %w", err)
 	}
-	policy, err := toPolicy(profile, host)
+	program, err := compile(toolProfile(), host)
 	if err != nil {
 		return nil, fmt.Errorf("containerd: compile seccomp filter: %w", err)
 	}
-	program, err := policy.Assemble()
-	if err != nil {
-		return nil, fmt.Errorf("containerd: compile seccomp filter: %w", err)
-	}
-	raw, err := netbpf.Assemble(program)
+	raw, err := bpf.Assemble(program)
 	if err != nil {
 		return nil, fmt.Errorf("containerd: compile seccomp filter: %w", err)
 	}
@@ -60,125 +54,168 @@ func containerProfile(caps []string) *specs.LinuxSeccomp {
 	return p
 }
 
-// fewerSockets leaves a tool the sockets that programs without a network use:
-// unix, TCP and UDP for loopback, and the netlink of routes, by which C libraries
-// list interfaces. The default profile lets three dozen families pass, and any
-// protocol of each. The kernel loads a module for most of them when it is asked,
-// and hardly any code of the kernel has had more ways up in it.
-func fewerSockets(p *specs.LinuxSeccomp) *specs.LinuxSeccomp {
-	var rules []specs.LinuxSyscall
-	for _, rule := range p.Syscalls {
-		rule.Names = slices.DeleteFunc(slices.Clone(rule.Names), func(name string) bool {
-			return name == "socket" || name == "socketpair" || name == "socketcall"
-		})
-		if len(rule.Names) > 0 {
-			rules = append(rules, rule)
-		}
-	}
-	allow := func(name string, family, protocol uint64) {
-		rules = append(rules, specs.LinuxSyscall{Names: []string{name}, Action: specs.ActAllow, Args: []specs.LinuxSeccompArg{
-			{Index: 0, Value: family, Op: specs.OpEqualTo}, {Index: 2, Value: protocol, Op: specs.OpEqualTo},
-		}})
-	}
-	for _, name := range []string{"socket", "socketpair"} {
-		rules = append(rules, specs.LinuxSyscall{Names: []string{name}, Action: specs.ActAllow, Args: []specs.LinuxSeccompArg{
-			{Index: 0, Value: unix.AF_UNIX, Op: specs.OpEqualTo},
-		}})
-	}
-	for _, protocol := range []uint64{unix.IPPROTO_IP, unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
-		allow("socket", unix.AF_INET, protocol)
-		allow("socket", unix.AF_INET6, protocol)
-	}
-	allow("socket", unix.AF_NETLINK, unix.NETLINK_ROUTE)
-	p.Syscalls = rules
-	return p
+// The answers of a filter, from linux/seccomp.h. An errno is added to the latter.
+const (
+	answerAllow = 0x7fff0000
+	answerErrno = 0x00050000
+)
+
+// Offsets in struct seccomp_data: the call's number, the architecture, and the
+// arguments of 64 bits each.
+const (
+	offNumber = 0
+	offArch   = 4
+	offArgs   = 16
+)
+
+// alternative is one way in which a call is answered: when all conditions hold.
+type alternative struct {
+	conditions []specs.LinuxSeccompArg
+	answer     uint32
 }
 
-// toPolicy translates an OCI profile. A system call that the profile allows
-// more than once, each time under another condition, becomes one group entry
-// per condition; one that this machine does not know is left out, which leaves
-// it forbidden.
-func toPolicy(p *specs.LinuxSeccomp, host *arch.Info) (*bpf.Policy, error) {
-	deny, err := toAction(p.DefaultAction, p.DefaultErrnoRet)
+// compile makes a filter of an OCI profile: a chain with a block for each call
+// that the profile names. A call that this machine does not know is left out,
+// which leaves it to the default.
+//
+// There is a library for this too, of which only the tables of calls are used
+// here. Its code looks at the next call's number after it has loaded an argument
+// over it, so that an argument may be taken for a call: with conditions on mmap,
+// which is number 9, it let sockets of family 9 pass. In a chain of blocks that
+// each end with an answer this cannot be; and the length does not matter, for the
+// kernel remembers which calls are always allowed.
+func compile(p *specs.LinuxSeccomp, host *arch.Info) ([]bpf.Instruction, error) {
+	deny, err := answer(p.DefaultAction, p.DefaultErrnoRet)
 	if err != nil {
 		return nil, err
 	}
-	policy := &bpf.Policy{DefaultAction: deny}
-	groups := map[bpf.Action]*bpf.SyscallGroup{}
-	var order []bpf.Action
-	seen := map[string]bool{}
-	for _, rule := range p.Syscalls {
-		action, err := toAction(rule.Action, rule.ErrnoRet)
+	calls, err := byNumber(p, host)
+	if err != nil {
+		return nil, err
+	}
+	program := []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offArch, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(host.ID), SkipTrue: 1},
+		bpf.RetConstant{Val: deny},
+		bpf.LoadAbsolute{Off: offNumber, Size: 4},
+	}
+	if host.ID == arch.X86_64.ID {
+		// The x32 table has the same architecture and a bit in the number.
+		program = append(program,
+			bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: uint32(arch.X32.SeccompMask), SkipFalse: 1},
+			bpf.RetConstant{Val: answerErrno | uint32(unix.ENOSYS)})
+	}
+	for _, number := range slices.Sorted(maps.Keys(calls)) {
+		block, err := callBlock(calls[number], deny)
 		if err != nil {
 			return nil, err
 		}
-		group := groups[action]
-		if group == nil {
-			group = &bpf.SyscallGroup{Action: action}
-			groups[action] = group
-			order = append(order, action)
+		if len(block) > 255 {
+			return nil, fmt.Errorf("call %d has too many conditions", number)
 		}
-		conditions, err := toConditions(rule.Args)
+		program = append(program, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: number, SkipTrue: uint8(len(block))})
+		program = append(program, block...)
+	}
+	return append(program, bpf.RetConstant{Val: deny}), nil
+}
+
+// byNumber sorts the profile's rules by the number of the call.
+func byNumber(p *specs.LinuxSeccomp, host *arch.Info) (map[uint32][]alternative, error) {
+	calls := map[uint32][]alternative{}
+	for _, rule := range p.Syscalls {
+		a, err := answer(rule.Action, rule.ErrnoRet)
 		if err != nil {
 			return nil, fmt.Errorf("%v: %w", rule.Names, err)
 		}
 		for _, name := range rule.Names {
-			if _, known := host.SyscallNames[name]; !known {
-				continue
-			}
-			if len(conditions) > 0 {
-				group.NamesWithCondtions = append(group.NamesWithCondtions, bpf.NameWithConditions{Name: name, Conditions: conditions})
-			} else if !seen[name] {
-				seen[name] = true
-				group.Names = append(group.Names, name)
+			if number, known := host.SyscallNames[name]; known {
+				calls[uint32(number)] = append(calls[uint32(number)], alternative{rule.Args, a})
 			}
 		}
 	}
-	for _, action := range order {
-		policy.Syscalls = append(policy.Syscalls, *groups[action])
-	}
-	return policy, nil
+	return calls, nil
 }
 
-func toAction(a specs.LinuxSeccompAction, errno *uint) (bpf.Action, error) {
-	switch a {
-	case specs.ActAllow:
-		return bpf.ActionAllow, nil
-	case specs.ActErrno:
-		if errno != nil {
-			return bpf.ActionErrno | bpf.Action(*errno&0xffff), nil
-		}
-		return bpf.ActionErrno, nil // EPERM, by the assembler
-	default:
-		return 0, fmt.Errorf("action %s is not translated", a)
+func answer(a specs.LinuxSeccompAction, errno *uint) (uint32, error) {
+	switch {
+	case a == specs.ActAllow:
+		return answerAllow, nil
+	case a == specs.ActErrno && errno != nil:
+		return answerErrno | uint32(*errno&0xffff), nil
+	case a == specs.ActErrno:
+		return answerErrno | uint32(unix.EPERM), nil
 	}
+	return 0, fmt.Errorf("action %s is not translated", a)
 }
 
-// toConditions translates the conditions of one rule, which must all hold. OCI
-// runtimes read two conditions on one argument as alternatives, the assembler as
-// both; such rules are refused until one is needed.
-func toConditions(args []specs.LinuxSeccompArg) (bpf.ArgumentConditions, error) {
-	seen := map[uint]bool{}
-	var out bpf.ArgumentConditions
-	for _, a := range args {
-		if seen[a.Index] {
-			return nil, fmt.Errorf("two conditions on argument %d in one rule are not translated", a.Index)
+// callBlock answers one call: by the first alternative that holds, where one
+// without conditions comes before all others, and else by denying it.
+func callBlock(alternatives []alternative, deny uint32) ([]bpf.Instruction, error) {
+	var block []bpf.Instruction
+	for _, a := range alternatives {
+		if len(a.conditions) == 0 {
+			return []bpf.Instruction{bpf.RetConstant{Val: a.answer}}, nil
 		}
-		seen[a.Index] = true
-		c := bpf.Condition{Argument: uint32(a.Index), Value: a.Value}
-		switch {
-		case a.Op == specs.OpEqualTo:
-			c.Operation = bpf.Equal
-		case a.Op == specs.OpNotEqual:
-			c.Operation = bpf.NotEqual
-		case a.Op == specs.OpLessThan:
-			c.Operation = bpf.LessThan
-		case a.Op == specs.OpMaskedEqual && a.ValueTwo == 0:
-			c.Operation = bpf.BitsNotSet
-		default:
-			return nil, fmt.Errorf("condition %s is not translated", a.Op)
+		one := []bpf.Instruction{bpf.RetConstant{Val: a.answer}}
+		for _, c := range slices.Backward(a.conditions) {
+			code, err := condition(c, uint8(len(one)))
+			if err != nil {
+				return nil, err
+			}
+			one = append(code, one...)
+			if len(one) > 255 {
+				return nil, fmt.Errorf("%d conditions in one rule are not translated", len(a.conditions))
+			}
 		}
-		out = append(out, c)
+		block = append(block, one...)
 	}
-	return out, nil
+	return append(block, bpf.RetConstant{Val: deny}), nil
+}
+
+// condition goes on with the next instruction when c holds, and else skips rest
+// instructions more. OCI runtimes take two conditions on one argument for
+// alternatives; here, as in seccomp(2) itself, all of a rule must hold, and no
+// rule of ours has two on one.
+func condition(c specs.LinuxSeccompArg, rest uint8) ([]bpf.Instruction, error) {
+	low, high := uint32(offArgs+8*c.Index), uint32(offArgs+8*c.Index+4)
+	if binary.NativeEndian.Uint16([]byte{0, 1}) == 1 {
+		low, high = high, low
+	}
+	loadLow, loadHigh := bpf.LoadAbsolute{Off: low, Size: 4}, bpf.LoadAbsolute{Off: high, Size: 4}
+	lowValue, highValue := uint32(c.Value), uint32(c.Value>>32)
+	switch c.Op {
+	case specs.OpEqualTo:
+		return []bpf.Instruction{
+			loadHigh,
+			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: highValue, SkipTrue: 2 + rest},
+			loadLow,
+			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: lowValue, SkipTrue: rest},
+		}, nil
+	case specs.OpNotEqual:
+		return []bpf.Instruction{
+			loadHigh,
+			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: highValue, SkipTrue: 2},
+			loadLow,
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: lowValue, SkipTrue: rest},
+		}, nil
+	case specs.OpLessThan:
+		return []bpf.Instruction{
+			loadHigh,
+			bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: highValue, SkipTrue: 3 + rest},
+			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: highValue, SkipTrue: 2},
+			loadLow,
+			bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: lowValue, SkipTrue: rest},
+		}, nil
+	case specs.OpMaskedEqual:
+		// Value is the mask.
+		return []bpf.Instruction{
+			loadHigh,
+			bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: highValue},
+			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(c.ValueTwo >> 32), SkipTrue: 3 + rest},
+			loadLow,
+			bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: lowValue},
+			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(c.ValueTwo), SkipTrue: rest},
+		}, nil
+	}
+	return nil, fmt.Errorf("condition %s is not translated", c.Op)
 }

@@ -2,6 +2,7 @@ package containerd_test
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
 
 	"golang.org/x/net/bpf"
@@ -98,6 +99,12 @@ func TestToolFilter(t *testing.T) {
 		{"a pair of another family", native, unix.SYS_SOCKETPAIR, []uint64{unix.AF_TIPC, unix.SOCK_STREAM}, refused},
 		{"a kernel crypto socket", native, unix.SYS_SOCKET, []uint64{unix.AF_ALG}, refused},
 		{"a socket to the hypervisor", native, unix.SYS_SOCKET, []uint64{unix.AF_VSOCK}, refused},
+		{"memory", native, unix.SYS_MMAP, []uint64{0, 4096, unix.PROT_READ, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS}, retAllow},
+		{"huge pages", native, unix.SYS_MMAP, []uint64{0, 4096, unix.PROT_READ, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_HUGETLB}, refused},
+		{"a file in memory", native, unix.SYS_MEMFD_CREATE, []uint64{1, unix.MFD_CLOEXEC}, retAllow},
+		{"a file in huge pages", native, unix.SYS_MEMFD_CREATE, []uint64{1, unix.MFD_HUGETLB}, refused},
+		{"shared memory", native, unix.SYS_SHMGET, []uint64{0, 4096, 0o600}, retAllow},
+		{"shared huge pages", native, unix.SYS_SHMGET, []uint64{0, 4096, 0o4600}, refused},
 		{"a usual personality", native, unix.SYS_PERSONALITY, []uint64{0}, retAllow},
 		{"no address randomisation", native, unix.SYS_PERSONALITY, []uint64{0x0040000}, refused},
 		{"no such call", native, 100_000, nil, refused},
@@ -106,6 +113,35 @@ func TestToolFilter(t *testing.T) {
 	} {
 		if got := vm.ask(t, c.arch, c.nr, c.args...); got != c.want {
 			t.Errorf("%s: %#x, want %#x", c.name, got, c.want)
+		}
+	}
+}
+
+// Every family and protocol, so that no rule of one lets another pass.
+func TestToolFilterSockets(t *testing.T) {
+	vm := newFilterVM(t, openWith(t, "w1", shell).Seccomp())
+	usual := map[uint64][]uint64{
+		unix.AF_UNIX: nil, unix.AF_NETLINK: {unix.NETLINK_ROUTE},
+		unix.AF_INET:  {unix.IPPROTO_IP, unix.IPPROTO_TCP, unix.IPPROTO_UDP},
+		unix.AF_INET6: {unix.IPPROTO_IP, unix.IPPROTO_TCP, unix.IPPROTO_UDP},
+	}
+	for family := range uint64(64) {
+		protocols, known := usual[family]
+		for protocol := range uint64(300) {
+			want := retErrno | int(unix.EPERM)
+			if known && (protocols == nil || slices.Contains(protocols, protocol)) {
+				want = retAllow
+			}
+			if got := vm.ask(t, unix.AUDIT_ARCH_X86_64, unix.SYS_SOCKET, family, unix.SOCK_STREAM, protocol); got != want {
+				t.Errorf("family %d, protocol %d: %#x, want %#x", family, protocol, got, want)
+			}
+			want = retErrno | int(unix.EPERM)
+			if family == unix.AF_UNIX {
+				want = retAllow
+			}
+			if got := vm.ask(t, unix.AUDIT_ARCH_X86_64, unix.SYS_SOCKETPAIR, family, unix.SOCK_STREAM, protocol); got != want {
+				t.Errorf("a pair of family %d, protocol %d: %#x, want %#x", family, protocol, got, want)
+			}
 		}
 	}
 }

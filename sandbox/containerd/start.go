@@ -102,6 +102,9 @@ func (i *instance) start(ctx context.Context, root *rootfs, h *handler, limits s
 	if err := i.createTask(ctx); err != nil {
 		return err
 	}
+	if err := i.cgroup.boundSockets(); err != nil {
+		return err
+	}
 	if err := i.stdio.connected(); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -35,6 +36,8 @@ var holds = []holding{
 	{name: "exhaust-semaphores", takes: "semaphores", check: semaphore},
 	{name: "exhaust-shared-memory", takes: "shared-memory", check: sharedMemory},
 	{name: "exhaust-locked-memory", takes: "locked-memory", check: sharedMemory},
+	{name: "exhaust-tcp-memory", takes: "tcp-memory", check: socketMemory("TCP")},
+	{name: "exhaust-udp-memory", takes: "udp-memory", check: socketMemory("UDP")},
 	{name: "exhaust-terminals", takes: "terminals", check: terminal},
 	{name: "exhaust-open-files", takes: "open-files", check: openFile},
 	{name: "exhaust-pipe-pages", takes: "pipe-pages", check: pipe},
@@ -135,6 +138,35 @@ func sharedMemory(*witness) error {
 		return fmt.Errorf("no more locked memory: %w", lockErr)
 	}
 	return nil
+}
+
+// socketMemory is the machine's, over all network namespaces: beyond the second
+// of three thresholds every socket of the host gets smaller buffers. One sandbox
+// may have an eighth of it, which is more than any tool needs.
+func socketMemory(protocol string) func(*witness) error {
+	return func(*witness) error {
+		stat, err := os.ReadFile("/proc/net/sockstat")
+		if err != nil {
+			return err
+		}
+		limits, err := os.ReadFile("/proc/sys/net/ipv4/" + strings.ToLower(protocol) + "_mem")
+		if err != nil {
+			return err
+		}
+		var low, pressure, used int
+		if _, err := fmt.Sscan(string(limits), &low, &pressure); err != nil {
+			return fmt.Errorf("read the limits of %s: %w", protocol, err)
+		}
+		_, after, _ := strings.Cut(string(stat), protocol+": ")
+		_, after, _ = strings.Cut(after, " mem ")
+		if _, err := fmt.Sscan(after, &used); err != nil {
+			return fmt.Errorf("read the use of %s: %w", protocol, err)
+		}
+		if used > pressure/8 {
+			return fmt.Errorf("%d of %d pages for %s are taken", used, pressure, protocol)
+		}
+		return nil
+	}
 }
 
 func terminal(*witness) error {

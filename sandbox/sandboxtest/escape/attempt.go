@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -144,3 +145,7 @@ func creatable(path string) outcome {
 	_ = os.Remove(path)
 	return open("made %s", path)
 }
+
+// gVisor tells whether the kernel here is gVisor, which always says the same of
+// itself.
+func gVisor() bool { return strings.Contains(readAll("/proc/version"), "Jan 10 15:06:54 PST 2016") }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,8 +21,8 @@ var deviceAttempts = []attempt{
 	{name: "open-memory", opens: "the tool reads the machine's memory", try: opening("/dev/mem", "/dev/kmem", "/dev/port")},
 	{name: "open-kernel-log", opens: "the tool reads or writes the kernel's messages", try: opening("/dev/kmsg", "/proc/kmsg")},
 	{name: "open-kvm", opens: "the tool runs virtual machines", try: opening("/dev/kvm", "/dev/vhost-net", "/dev/vhost-vsock", "/dev/vsock")},
-	{name: "open-tun", opens: "the tool makes network interfaces", try: opening("/dev/net/tun")},
-	{name: "open-fuse", opens: "the tool makes file systems", try: opening("/dev/fuse", "/dev/cuse")},
+	{name: "open-tun", opens: "the tool makes network interfaces", try: openTun},
+	{name: "open-fuse", opens: "the tool makes file systems", try: openFUSE},
 	{name: "open-control-devices", opens: "the tool steers devices", try: opening("/dev/loop-control", "/dev/mapper/control", "/dev/btrfs-control",
 		"/dev/cpu/0/msr", "/dev/uinput", "/dev/userfaultfd", "/dev/hwrng", "/dev/rtc", "/dev/watchdog", "/dev/snapshot", "/dev/sgx_enclave", "/dev/dri/card0", "/dev/input/event0")},
 	{name: "unexpected-devices", opens: "the sandbox has a device beyond the standard ones", try: unexpectedDevices},
@@ -69,6 +70,9 @@ func opening(paths ...string) func(bait) outcome {
 // the sandbox alone.
 var standard = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts/ptmx"}
 
+// ofGVisor are the devices that gVisor makes itself, out of nothing of the host's.
+var ofGVisor = []string{"/dev/fuse", "/dev/net/tun"}
+
 func unexpectedDevices(bait) outcome {
 	var odd []string
 	err := filepath.WalkDir("/", func(path string, d fs.DirEntry, err error) error {
@@ -77,7 +81,7 @@ func unexpectedDevices(bait) outcome {
 			return nil //nolint:nilerr // what cannot be read cannot be opened
 		case path == "/proc" || path == "/sys":
 			return filepath.SkipDir
-		case d.Type()&fs.ModeDevice != 0 && !slices.Contains(standard, path):
+		case d.Type()&fs.ModeDevice != 0 && !slices.Contains(standard, path) && (!gVisor() || !slices.Contains(ofGVisor, path)):
 			odd = append(odd, path)
 		}
 		return nil
@@ -89,6 +93,31 @@ func unexpectedDevices(bait) outcome {
 		return open("there are %v", odd)
 	}
 	return denied(errors.New("only the standard devices are there"))
+}
+
+// openTun is open when there is an interface: gVisor has the device for everybody.
+func openTun(bait) outcome {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return denied(err)
+	}
+	ifr, err := unix.NewIfreq("escape0")
+	if err != nil {
+		return open("cannot tell: %v", err)
+	}
+	ifr.SetUint16(unix.IFF_TUN)
+	return judge(unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr), "made an interface")
+}
+
+// openFUSE is open when there is a file system.
+func openFUSE(b bait) outcome {
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return denied(err)
+	}
+	return mounting(func(dir string) error {
+		return unix.Mount("fuse", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%d", fd, os.Getuid(), os.Getgid()))
+	})(b)
 }
 
 // injectInput tries what the tool was given, and every terminal it can open.

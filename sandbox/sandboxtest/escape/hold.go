@@ -35,7 +35,8 @@ var holds = map[string]func() int{
 	"shared-memory": func() int {
 		return until(func() error { _, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4096, 0o600); return err })
 	},
-	"socket-memory":   socketMemory,
+	"tcp-memory":      tcpMemory,
+	"udp-memory":      udpMemory,
 	"terminals":       terminals,
 	"open-files":      openFiles,
 	"pipe-pages":      pipePages,
@@ -73,7 +74,16 @@ func hold(what string) {
 		fmt.Fprintln(os.Stderr, "there is nothing to hold:", name)
 		os.Exit(2)
 	default:
-		fmt.Fprintln(os.Stderr, "holds", take())
+		// The Go runtime wants a few files for itself, also when all are taken.
+		var spare [8]int
+		for i := range spare {
+			spare[i], _ = unix.Open("/dev/null", unix.O_RDONLY, 0)
+		}
+		n := take()
+		for _, fd := range spare {
+			_ = unix.Close(fd)
+		}
+		fmt.Fprintln(os.Stderr, "holds", n)
 	}
 	wait()
 }
@@ -143,9 +153,9 @@ func messageQueues() int {
 	return until(make1(10, 1024)) + until(make1(1, 1))
 }
 
-// socketMemory fills the buffers of TCP connections over loopback: their sum is
+// tcpMemory fills the buffers of TCP connections over loopback: their sum is
 // bounded for the machine, and whoever comes after must do with less.
-func socketMemory() int {
+func tcpMemory() int {
 	l, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
 		return 0
@@ -171,6 +181,35 @@ func socketMemory() int {
 			var n int
 			n, err = unix.SendmsgN(c, block, nil, nil, unix.MSG_DONTWAIT)
 			sent += max(0, n)
+		}
+		return nil
+	})
+	return sent
+}
+
+// udpMemory fills the buffers of sockets that nobody reads.
+func udpMemory() int {
+	from, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return 0
+	}
+	block := make([]byte, 60<<10)
+	port, sent := 10_000, 0
+	until(func() error {
+		port++
+		address := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}, Port: port}
+		to, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+		if err != nil {
+			return err
+		}
+		if err := unix.Bind(to, address); err != nil {
+			return err
+		}
+		_ = unix.SetsockoptInt(to, unix.SOL_SOCKET, unix.SO_RCVBUF, 64<<20)
+		for range 64 { // more than fits; the rest is dropped
+			if unix.Sendto(from, block, unix.MSG_DONTWAIT, address) == nil {
+				sent += len(block)
+			}
 		}
 		return nil
 	})

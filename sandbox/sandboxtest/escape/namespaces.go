@@ -170,9 +170,7 @@ func setnsOthers(bait) outcome {
 			}
 		}
 	}
-	if len(found) == 0 {
-		return open("cannot tell: not even the agent is seen")
-	}
+	found = append(found, denied(fmt.Errorf("%d processes share our namespaces", len(pids()))))
 	return first(found...)
 }
 
