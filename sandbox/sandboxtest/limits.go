@@ -131,11 +131,11 @@ func (s *suite) testKiller(t *testing.T) {
 func (s *suite) testTaken(t *testing.T, next func(*testing.T)) {
 	for name, args := range map[string][]string{
 		"PageCache":       {"read-all"},
-		"Names":           {"look-up", "200000"},
+		"Names":           {"look-up", "50000"},
 		"Pipes":           {"balloon", "pipes"},
 		"Sockets":         {"balloon", "sockets"},
 		"InotifyWatches":  {"watches"},
-		"Locks":           {"locks", "100", "1000"},
+		"Locks":           {"locks", "20", "1000"},
 		"SparseFile":      {"sparse"},
 		"ArgumentsOf600K": append([]string{"exit", "0"}, slices.Repeat([]string{"x"}, 150_000)...),
 	} {

@@ -61,6 +61,8 @@ func Run(t *testing.T, cfg Config) {
 	t.Run("Ends", s.testEnds)
 	t.Run("Trees", s.testTrees)
 	t.Run("Grace", s.testGrace)
+	t.Run("Pain4DeadBeforeTheKill", s.testDead)
+	t.Run("ExitOrder", s.testExitOrder)
 	t.Run("Environment", s.testEnvironment)
 	t.Run("Security", s.testSecurity)
 	if cfg.Limits {
