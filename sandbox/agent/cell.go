@@ -147,13 +147,15 @@ func (c *cell) make() error {
 // nothing: no file, no environment. It leads a session of its own.
 //
 // When alone, the pid namespace is made with it, and the thread joins it for its
-// later children. Linux would forbid that: who joins must be able to trace the
-// init, which is another user's.
+// later children. Who joins must be allowed to trace the init, so there it stays
+// the agent's user; a tool of that user without its capabilities may not.
 func (c *cell) startInit(alone bool) error {
 	fd := -1
-	sys := &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: initUser, Gid: initUser}}
+	sys := &syscall.SysProcAttr{Setsid: true}
 	if alone {
 		sys.Cloneflags, sys.PidFD = unix.CLONE_NEWPID, &fd
+	} else {
+		sys.Credential = &syscall.Credential{Uid: initUser, Gid: initUser}
 	}
 	pid, err := syscall.ForkExec(InitPath, []string{"init"}, &syscall.ProcAttr{Dir: "/", Sys: sys})
 	c.init = pid
@@ -229,7 +231,9 @@ func (c *cell) mountPlaces() error {
 		return err
 	}
 	err := unix.Mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5,max=16")
-	if err != nil {
+	// gVisor has one set of terminals and refuses another. A terminal ends with
+	// the last process that holds it, so none outlives its cell there either.
+	if err != nil && !errors.Is(err, unix.EINVAL) {
 		return fmt.Errorf("mount its terminals: %w", err)
 	}
 	return nil

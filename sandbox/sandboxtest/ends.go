@@ -173,10 +173,15 @@ func (s *suite) testRemovedWhileRunning(t *testing.T) {
 	sb := s.open(t)
 	ctx, m := testContext(t), mark()
 	removed := make(chan error, 1)
+	asked := false
 	exit, err := sb.Run(ctx, s.probe("tree", "0", m), sandbox.Sink{Stderr: func([]byte) {
+		asked = true
 		// Not here: the sink must not wait for the end of its own stream.
 		go func() { removed <- s.runtime.Remove(ctx, sb.ID()) }()
 	}})
+	if !asked {
+		t.Fatalf("cause %q, stderr %q, error %v", exit.Cause, exit.Stderr, err)
+	}
 	if err := <-removed; err != nil {
 		t.Error(err)
 	}
