@@ -34,14 +34,14 @@ done
 busybox insmod "$repo"/.toolchain/user-mode-linux/usr/lib/uml/modules/*/kernel/fs/overlayfs/overlay.ko
 mount -t overlay overlay -o "lowerdir=$gocache,upperdir=/tmp/cache,workdir=/tmp/work" "$gocache"
 
-while read -r name pkg flags; do
+while read -r job pkg flags; do
 	began=$SECONDS
 	cd "$repo/$pkg" || continue
 	# Unquoted: flags are several words.
 	# shellcheck disable=SC2086
-	"$out/$name.test" -test.v -test.timeout=20m $flags >"$out/$name.log" 2>&1
-	echo $? >"$out/$name.code"
-	echo "$((SECONDS - began)) s, Linux $(uname -r)" >"$out/$name.took"
+	"$out/$job.test" -test.v -test.timeout=20m $flags >"$out/$job.log" 2>&1
+	echo $? >"$out/$job.code"
+	echo "$((SECONDS - began)) s, Linux $(uname -r)" >"$out/$job.took"
 done <"$out/tests"
 
 echo o >/proc/sysrq-trigger # off; it takes a moment

@@ -66,14 +66,17 @@ memory() {
 	if ((free > 4 << 20)); then echo /dev/shm; else echo "$work"; fi
 }
 
-# prepare GUEST PACKAGE TEST-FLAG...: has the guest run the package's tests.
+# prepare GUEST PACKAGE TEST-FLAG...: has the guest run the package's tests. Each
+# call of it is a numbered job.
+jobs=0
 prepare() {
-	local out=$work/$1 pkg=$2 name=${2//\//-}
+	local out=$work/$1 pkg=$2 compiled=$work/${2//\//-}.test
 	shift 2
 	mkdir -p "$out"
-	[[ -e $work/$name.test ]] || CGO_ENABLED=0 go test -c -o "$work/$name.test" "./$pkg"
-	ln "$work/$name.test" "$out/"
-	echo "$name $pkg $*" >>"$out/tests"
+	[[ -e $compiled ]] || CGO_ENABLED=0 go test -c -o "$compiled" "./$pkg"
+	jobs=$((jobs + 1))
+	ln "$compiled" "$out/$jobs.test"
+	echo "$jobs $pkg $*" >>"$out/tests"
 }
 
 # boot GUEST: runs it to its end, in the background.
@@ -93,14 +96,14 @@ boot() {
 # one, as in make test, and so is a package that ended badly with none.
 passed=0 failed=0
 judge() {
-	local out=$work/$1 name pkg flags log code bad
-	while read -r name pkg flags; do
-		log=$out/$name.log
-		code=$(cat "$out/$name.code" 2>/dev/null) || code=none
+	local out=$work/$1 job pkg flags log code bad
+	while read -r job pkg flags; do
+		log=$out/$job.log
+		code=$(cat "$out/$job.code" 2>/dev/null) || code=none
 		bad=$(count 'FAIL|SKIP' "$log")
 		if [[ $code != 0 || ! -s $log ]]; then bad=$((bad > 0 ? bad : 1)); fi
 		passed=$((passed + $(count PASS "$log"))) failed=$((failed + bad))
-		echo "test-cgroup2: $pkg $flags: $(cat "$out/$name.took" 2>/dev/null || echo 'did not end')"
+		echo "test-cgroup2: $pkg $flags: $(cat "$out/$job.took" 2>/dev/null || echo 'did not end')"
 		((bad > 0)) || continue
 		grep -v '^=== ' "$log" || true
 		echo "test-cgroup2: exit code $code; the kernel said last:"
@@ -121,19 +124,20 @@ toolchain/packages.sh e2fsprogs busybox-static
 fetch
 # All of the package, but of the runtimes only the one that leaves cgroups to the
 # kernel alone; and one whole fleet. The two guests take about as long.
-prepare suite sandbox/containerd -test.run='^TestSuite$/^runc$'
-prepare rest sandbox/containerd -test.skip='^TestSuite$'
-prepare rest cmd/toolfleet -test.run='^TestEveryEnd$'
+prepare one sandbox/containerd -test.run='^TestSuite$/^runc$/^container$'
+prepare one cmd/toolfleet -test.run='^TestEveryEnd$'
+prepare two sandbox/containerd -test.skip='^TestSuite$'
+prepare two sandbox/containerd -test.run='^TestSuite$/^runc$/^cell$'
 # The tests build their programs in the guests, where only linking is cheap.
 CGO_ENABLED=0 go build -trimpath -o "$work/warm/" ./cmd/agent ./sandbox/sandboxtest/probe
 CGO_ENABLED=0 go build -o "$work/warm/" ./sandbox/containerd/testdata/shell
 echo "test-cgroup2: two guests run the tests, which takes a few minutes"
-boot suite
-boot rest
+boot one
+boot two
 wait "${guests[@]}" || true # what they told counts
 guests=()
-judge suite
-judge rest
+judge one
+judge two
 echo "test-cgroup2: took $SECONDS s"
 echo "test-cgroup2: $passed passed, $failed failed"
 ((failed == 0 && passed > 0))
