@@ -19,7 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Every attempt is denied, in every runtime that is built and in every isolation.
+// Every attempt is denied under runc, in every isolation. gVisor takes minutes,
+// and its turn in make escape.
 func TestEscape(t *testing.T) {
 	bin, err := filepath.Abs("../../../.toolchain/bin")
 	if err != nil {
@@ -44,9 +45,6 @@ func TestEscape(t *testing.T) {
 	c := Config{
 		Agent: sandboxtest.BuildAgent(t), BinDir: bin, Image: &archive, Dir: dir,
 		Runtimes: []string{"runc"}, Isolations: []string{"container", "cell"}, Out: &out,
-	}
-	if _, err := os.Stat(filepath.Join(bin, "runsc")); err == nil {
-		c.Runtimes = append(c.Runtimes, "runsc")
 	}
 	err = Run(t.Context(), c)
 	for line := range strings.Lines(out.String()) {
