@@ -62,7 +62,7 @@ func childrenOf(pid int) ([]int, error) {
 		if err != nil {
 			return nil, fmt.Errorf("containerd: list children: %w", err)
 		}
-		for _, field := range bytes.Fields(raw) {
+		for field := range bytes.FieldsSeq(raw) {
 			child, err := strconv.Atoi(string(field))
 			if err != nil {
 				return nil, fmt.Errorf("containerd: list children: %w", err)

@@ -53,6 +53,7 @@ func (s *sharedShims) sit(ctx context.Context) (*seat, error) {
 // on its way out.
 type sharedShim struct {
 	id, address string
+	cleaner     string // see seat.runtimePath
 	dir         string
 	lock        *os.File // on dir: tells a sweep that we live
 	proc        *process
@@ -123,6 +124,18 @@ func (p *seat) address() string {
 		return ""
 	}
 	return p.shim.address
+}
+
+// runtimePath is the program that containerd takes for the shim's, or "" for
+// the shim's own. With a shared shim all that it is still started for is to
+// remove what a dead shim left, and that it does after every task, whether the
+// shim is dead or not. All of that is our own to remove, so the program is one
+// that does nothing.
+func (p *seat) runtimePath() string {
+	if p == nil {
+		return ""
+	}
+	return p.shim.cleaner
 }
 
 // taskMade says that the sandbox's task is there.

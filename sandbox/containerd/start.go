@@ -162,6 +162,7 @@ func (i *instance) createTask(ctx context.Context) error {
 		Stdout:      i.stdio.outPath(),
 		Stderr:      os.DevNull, // the agent has no use for it
 
+		RuntimePath:    i.seat.runtimePath(),
 		TaskApiAddress: i.seat.address(),
 		TaskApiVersion: shimVersion,
 	})
