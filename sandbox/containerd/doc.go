@@ -16,6 +16,12 @@
 //   - A *disk*: one tmpfs of the size of the disk limit, mounted on the host
 //     and bound into the sandbox as /tmp, /workspace, /home/tool and /dev/shm,
 //     so that the limit is the sum over all of them.
+//   - A *root*, mounted on the host: the layers of its image, with their ids
+//     mapped into its range.
+//   - A *seat* in a shim, the process of containerd's that stands between it
+//     and the sandbox. Up to 16 sandboxes of one worker share a shim, which the
+//     worker starts and locks a directory for; other runtime handlers than
+//     runc's have one for each.
 //   - Two FIFOs to the agent, and a *task*: the processes, in a cgroup of their
 //     own, in user, pid, mount, ipc, uts, cgroup and network namespaces of
 //     their own.

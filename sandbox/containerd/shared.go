@@ -17,7 +17,7 @@ const (
 // sharedShims hands out the shim for the next sandbox.
 //
 // A shim of its own costs a sandbox two starts of a Go program, more than runc
-// does, and keeps 10 MiB; see docs/adr/0014. So sandboxes of the default kind
+// does, and keeps 10 MiB; see docs/adr/0015. So sandboxes of the default kind
 // share one. containerd connects a task to a shim that runs already when the
 // request names its address and the container's record a *sandbox*, which is
 // containerd's word for containers with a common shim.
