@@ -20,8 +20,8 @@
 //     mapped into its range.
 //   - A *seat* in a shim, the process of containerd's that stands between it
 //     and the sandbox. Up to 16 sandboxes of one worker share a shim, which the
-//     worker starts and locks a directory for; other runtime handlers than
-//     runc's have one for each.
+//     worker starts and locks a directory for; runtimes with a shim of their
+//     own have one for each.
 //   - Two FIFOs to the agent, and a *task*: the processes, in a cgroup of their
 //     own, in user, pid, mount, ipc, uts, cgroup and network namespaces of
 //     their own.
