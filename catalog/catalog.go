@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/toolfleet/toolfleet/schema"
+	"github.com/toolfleet/toolfleet/schema/validate"
 )
 
 // Catalog holds the tools of a fleet, with their schemas compiled. It is safe
@@ -21,7 +21,7 @@ type Catalog struct {
 type entry struct {
 	spec      Spec
 	digest    string
-	arguments *schema.Schema
+	arguments *validate.Schema
 }
 
 // New makes a catalogue of specs, as Replace does.
@@ -62,7 +62,7 @@ func compile(s Spec) (*entry, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	arguments, err := schema.Compile(s.Parameters)
+	arguments, err := validate.Compile(s.Parameters)
 	if err != nil {
 		return nil, err
 	}

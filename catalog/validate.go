@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/toolfleet/toolfleet/call"
-	"github.com/toolfleet/toolfleet/schema"
+	"github.com/toolfleet/toolfleet/schema/validate"
 )
 
 // Bounds of a spec.
@@ -184,14 +184,14 @@ func (v *validator) schemas(s *Spec) {
 	var root struct {
 		Type any `json:"type"`
 	}
-	switch _, err := schema.Compile(s.Parameters); {
+	switch _, err := validate.Compile(s.Parameters); {
 	case err != nil:
 		v.fault("parameters", "%v", err)
 	case json.Unmarshal(s.Parameters, &root) != nil || root.Type != "object":
 		v.fault("parameters", "expected a schema with type: object, since arguments are an object")
 	}
 	if s.OutputSchema != nil {
-		if _, err := schema.Compile(s.OutputSchema); err != nil {
+		if _, err := validate.Compile(s.OutputSchema); err != nil {
 			v.fault("outputSchema", "%v", err)
 		}
 	}

@@ -40,7 +40,7 @@ func CheckJSON(raw []byte, maxBytes int) []Problem {
 	if err := json.Unmarshal(raw, &whole); err != nil {
 		return []Problem{{Message: syntaxMessage(err)}}
 	}
-	return tidy(walk(raw))
+	return Tidy(walk(raw))
 }
 
 // syntaxMessage tells where JSON breaks off.
@@ -76,7 +76,7 @@ func walk(raw []byte) []Problem {
 		for i, l := range open {
 			tokens[i] = l.name
 		}
-		problems = append(problems, problem(tokens, message))
+		problems = append(problems, At(tokens, message))
 	}
 	for {
 		token, err := dec.Token()

@@ -24,11 +24,11 @@ type Problem struct {
 	Message string
 }
 
-// problem makes the problem of the value at the end of tokens. It is clipped
+// At is the problem of the value at the end of tokens. It is clipped
 // here and not when the list is done: under one long name there may be a fault
 // for every other byte of the text, and each path would hold the name.
-func problem(tokens []string, message string) Problem {
-	return Problem{clip(pointer(tokens)), clip(message)}
+func At(tokens []string, message string) Problem {
+	return Problem{Clip(pointer(tokens)), Clip(message)}
 }
 
 // String is "path: message", and the message alone for the whole text.
@@ -39,9 +39,9 @@ func (p Problem) String() string {
 	return p.Path + ": " + p.Message
 }
 
-// tidy sorts problems by path and message, drops doubles, and cuts the list
+// Tidy sorts problems by path and message, drops doubles, and cuts the list
 // to [MaxProblems], saying how many more there were.
-func tidy(problems []Problem) []Problem {
+func Tidy(problems []Problem) []Problem {
 	slices.SortFunc(problems, func(a, b Problem) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Message, b.Message))
 	})
@@ -52,8 +52,8 @@ func tidy(problems []Problem) []Problem {
 	return problems
 }
 
-// clip bounds s without splitting a rune.
-func clip(s string) string {
+// Clip bounds what is said to 300 bytes, without splitting a rune.
+func Clip(s string) string {
 	if len(s) <= maxMessage {
 		return s
 	}
@@ -67,7 +67,7 @@ func clip(s string) string {
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
 // pointer makes a JSON pointer of reference tokens. What is longer than can be
-// said is left out where it is, for [clip] to cut.
+// said is left out where it is, for [Clip] to cut.
 func pointer(tokens []string) string {
 	var b strings.Builder
 	for _, t := range tokens {

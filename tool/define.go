@@ -77,7 +77,7 @@ func define[In, Out any](info Info, fn func(context.Context, *Call, In) (Out, er
 // function is a tool made of a Go function.
 type function[In, Out any] struct {
 	info      Info
-	arguments *schema.Schema
+	arguments *jsonschema.Resolved
 	fn        func(context.Context, *Call, In) (Out, error)
 }
 
@@ -123,14 +123,14 @@ func structured[Out any]() bool {
 	return true
 }
 
-// freeze writes a schema down and compiles what it wrote.
-func freeze(s *jsonschema.Schema) (json.RawMessage, *schema.Schema, error) {
+// freeze writes a schema down and makes it ready to judge.
+func freeze(s *jsonschema.Schema) (json.RawMessage, *jsonschema.Resolved, error) {
 	raw, err := json.Marshal(s)
 	if err != nil {
 		return nil, nil, err
 	}
-	compiled, err := schema.Compile(raw)
-	return raw, compiled, err
+	resolved, err := s.Resolve(nil)
+	return raw, resolved, err
 }
 
 // Info implements [Tool].
@@ -157,15 +157,23 @@ func (t *function[In, Out]) run(ctx context.Context, req Request) (Result, error
 	return failed(out, last, failure), nil
 }
 
-// decode checks the arguments and decodes them, or says line by line what does
-// not fit. They were checked before they came here; this is the second lock on
-// the door.
+// decode checks the arguments and decodes them, or says what does not fit. They
+// were checked before they came here, where every problem is listed; this is the
+// second lock on the door, by the generator's own validator, which costs a tool
+// nothing to start with (see package schema/validate).
 func (t *function[In, Out]) decode(input json.RawMessage) (in In, misfit string) {
-	for _, p := range t.arguments.Validate(input) {
+	for _, p := range schema.CheckJSON(input, len(input)) {
 		misfit += "\n- " + p.String()
 	}
 	if misfit != "" {
 		return in, misfit
+	}
+	var doc any
+	if err := json.Unmarshal(input, &doc); err != nil {
+		return in, "\n- " + err.Error()
+	}
+	if err := t.arguments.Validate(doc); err != nil {
+		return in, "\n- " + err.Error()
 	}
 	// encoding/json takes a member for a field whatever its case; the schema
 	// has refused those. What is unknown to the type is refused here.

@@ -30,6 +30,7 @@ var floors = map[string]int{
 	"internal/httpd":   0,
 
 	"call":                     1,
+	"schema/validate":          1,
 	"sandbox":                  1,
 	"sandbox/agent":            1,
 	"internal/natsd/natsdtest": 1,

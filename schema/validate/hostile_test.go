@@ -1,10 +1,12 @@
-package schema
+package validate
 
 import (
 	"encoding/json"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/toolfleet/toolfleet/schema"
 )
 
 // TestFaultsUnderLongNames has a fault at every few bytes below names that
@@ -18,10 +20,12 @@ func TestFaultsUnderLongNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, check := range map[string]func() []Problem{
-		"given twice":       func() []Problem { return CheckJSON([]byte(doubles), 1<<20) },
-		"against a schema":  func() []Problem { return s.Validate([]byte(numbers)) },
-		"numbers too large": func() []Problem { return CheckJSON([]byte(strings.ReplaceAll(numbers, "1", "1e999")), 1<<20) },
+	for name, check := range map[string]func() []schema.Problem{
+		"given twice":      func() []schema.Problem { return schema.CheckJSON([]byte(doubles), 1<<20) },
+		"against a schema": func() []schema.Problem { return s.Validate([]byte(numbers)) },
+		"numbers too large": func() []schema.Problem {
+			return schema.CheckJSON([]byte(strings.ReplaceAll(numbers, "1", "1e999")), 1<<20)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
@@ -31,10 +35,10 @@ func TestFaultsUnderLongNames(t *testing.T) {
 			if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 200 {
 				t.Errorf("%d MiB were allocated", took)
 			}
-			if len(problems) == 0 || len(problems) > MaxProblems {
+			if len(problems) == 0 || len(problems) > schema.MaxProblems {
 				t.Fatalf("%d problems", len(problems))
 			}
-			if n := len(problems[0].Path); n < maxMessage || n > maxMessage+len("…") {
+			if n := len(problems[0].Path); n < maxSaid || n > maxSaid+len("…") {
 				t.Errorf("the path has %d bytes", n)
 			}
 		})
