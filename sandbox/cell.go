@@ -2,7 +2,7 @@ package sandbox
 
 import (
 	"context"
-	"fmt"
+	"encoding/json"
 
 	"github.com/toolfleet/toolfleet/sandbox/wire"
 )
@@ -33,12 +33,19 @@ type peakResetter interface {
 
 // prepare tells the agent that the next cell may be made. The cell has nothing
 // of the call to come.
-func (s *Sandbox) prepare() {
+func (s *Sandbox) prepare(ctx context.Context) {
 	s.mu.Lock()
 	stream := s.served + 1
 	s.mu.Unlock()
-	// A broken stream is seen by its reader.
-	_ = s.out.JSON(wire.KindPrepare, stream, wire.Cell{Disk: s.spec.Limits.WithDefaults().Disk})
+	payload, err := json.Marshal(wire.Cell{Disk: s.spec.Limits.WithDefaults().Disk})
+	if err == nil {
+		err = s.send(ctx, wire.KindPrepare, stream, payload)
+	}
+	if err != nil {
+		s.mu.Lock()
+		s.spent = true
+		s.mu.Unlock()
+	}
 }
 
 // used is what the run that has just ended took of usage, which counts for the
@@ -77,17 +84,5 @@ func (s *Sandbox) settle(ctx context.Context, r *run, exit Exit, err error) {
 			return
 		}
 	}
-	s.prepare()
-}
-
-// killCell has the agent end the cell of r and everything in it, and waits for
-// the exit frame. An error leaves it to the caller to end the whole container.
-func (s *Sandbox) killCell(ctx context.Context, r *run) error {
-	if err := s.signal(r, sigKill); err != nil {
-		return err
-	}
-	if err := waitFor(ctx, r.exited); err != nil {
-		return fmt.Errorf("sandbox: the cell did not end: %w", err)
-	}
-	return nil
+	s.prepare(ctx)
 }

@@ -31,6 +31,8 @@ type run struct {
 	isEnded   bool
 	hasExited bool // exited is closed
 	left      bool // the agent could not see all processes end
+	doomed    bool // the agent was told to end it
+	late      int  // bytes of output that came since
 	credit    int  // bytes of stdin that may be sent
 	began     time.Time
 	over      time.Time
@@ -75,6 +77,17 @@ func (r *run) endLocked(e ending) {
 	}
 	r.isEnded, r.first, r.over = true, e, time.Now()
 	close(r.ended)
+}
+
+// maxLate bounds what an agent may send of a tool that was killed: what was in
+// its three pipes, each of which a tool can make a mebibyte large, and under way.
+const maxLate = 4 << 20
+
+// doom notes that the agent is told to end all of the run.
+func (r *run) doom() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.doomed, r.late = true, 0
 }
 
 // isEmpty reports whether the agent has seen every process of the run end.
@@ -137,6 +150,9 @@ func (r *run) frame(f wire.Frame) error {
 	}
 	if r.began.IsZero() {
 		return fmt.Errorf("%w: %v before the start", wire.ErrFrame, f.Kind)
+	}
+	if r.late += len(f.Payload); r.doomed && r.late > maxLate {
+		return fmt.Errorf("%w: more output than pipes can hold after the kill", wire.ErrFrame)
 	}
 	switch f.Kind {
 	case wire.KindStdout:

@@ -36,6 +36,7 @@ type Sandbox struct {
 	spec    Spec
 	born    time.Time
 	out     *wire.Writer
+	sends   sync.WaitGroup // frames being sent
 
 	hello   wire.Hello    // written before greeted is closed, then read only
 	greeted chan struct{} // closed by the reader at the hello
@@ -72,7 +73,7 @@ func Open(ctx context.Context, rt Runtime, id string, spec Spec) (*Sandbox, erro
 		return nil, errors.Join(fmt.Errorf("sandbox: start %s: %w", id, err), s.Close(closeCtx))
 	}
 	if s.cells() {
-		s.prepare()
+		s.prepare(ctx)
 	}
 	return s, nil
 }
@@ -127,7 +128,7 @@ func (s *Sandbox) Check(ctx context.Context) error {
 	s.mu.Lock()
 	s.pinged++
 	s.mu.Unlock()
-	if err := s.out.Frame(wire.KindPing, 0, nil); err != nil {
+	if err := s.send(ctx, wire.KindPing, 0, nil); err != nil {
 		return fmt.Errorf("sandbox: ask the agent: %w", err)
 	}
 	select {
@@ -153,13 +154,32 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	if err := waitFor(ctx, s.gone); err != nil {
 		return fmt.Errorf("sandbox: close %s: its stream did not end: %w", s.ID(), err)
 	}
-	if r == nil {
-		return nil
-	}
-	if err := waitFor(ctx, r.fed); err != nil {
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		s.sends.Wait()
+		if r != nil {
+			<-r.fed
+		}
+	}()
+	if err := waitFor(ctx, sent); err != nil {
 		return fmt.Errorf("sandbox: close %s: a write to it did not end: %w", s.ID(), err)
 	}
 	return nil
+}
+
+// send sends one frame and waits for that no longer than ctx: an agent that
+// does not read must not hold up its host. A frame that is stuck ends with the
+// stream, and Close waits for it.
+func (s *Sandbox) send(ctx context.Context, kind wire.Kind, stream uint32, payload []byte) error {
+	sent := make(chan error, 1)
+	s.sends.Go(func() { sent <- s.out.Frame(kind, stream, payload) })
+	select {
+	case err := <-sent:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // read takes the agent's frames as they come, from the start to the end, also

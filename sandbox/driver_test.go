@@ -264,7 +264,9 @@ func TestStdinWindow(t *testing.T) {
 					if err != nil {
 						return
 					}
-					got += len(f.Payload)
+					if f.Kind == wire.KindStdin {
+						got += len(f.Payload)
+					}
 				}
 			}})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

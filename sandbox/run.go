@@ -139,15 +139,15 @@ const (
 	sigKill = 9
 )
 
-func (s *Sandbox) signal(r *run, sig byte) error {
-	return s.out.Frame(wire.KindSignal, r.stream, []byte{sig})
+func (s *Sandbox) signal(ctx context.Context, r *run, sig byte) error {
+	return s.send(ctx, wire.KindSignal, r.stream, []byte{sig})
 }
 
 // ask asks the tool to end and gives it time to.
 func (s *Sandbox) ask(ctx context.Context, r *run, grace time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if s.signal(r, sigTerm) != nil {
+	if s.signal(ctx, r, sigTerm) != nil {
 		return
 	}
 	select {
@@ -157,24 +157,39 @@ func (s *Sandbox) ask(ctx context.Context, r *run, grace time.Duration) {
 	}
 }
 
-// cellKillTimeout is how long an agent may take to end a cell. It takes a few
-// milliseconds; an agent that cannot is killed with its container.
-const cellKillTimeout = 5 * time.Second
+// agentKillTimeout is how long an agent may take to end what its tool started.
+// It takes a few milliseconds; an agent that cannot is killed with it.
+const agentKillTimeout = 5 * time.Second
 
 // kill ends all of r and returns when it is seen to be empty and what the tool
-// wrote before has come.
+// wrote before has come. The agent is asked first: it reads what is still in the
+// tool's pipes, which is lost when the agent is killed with the tool.
 func (s *Sandbox) kill(ctx context.Context, r *run) error {
-	if s.cells() && s.Alive() {
-		cellCtx, cancel := context.WithTimeout(ctx, cellKillTimeout)
-		defer cancel()
-		if s.killCell(cellCtx, r) == nil && r.isEmpty() {
-			return nil
-		}
+	if s.killByAgent(ctx, r) && r.isEmpty() {
+		return nil
 	}
 	if err := s.inst.Kill(ctx); err != nil {
 		return err
 	}
 	return waitFor(ctx, s.gone)
+}
+
+// killByAgent has the agent end all that the tool started, and reports whether
+// it said how the tool ended.
+func (s *Sandbox) killByAgent(ctx context.Context, r *run) bool {
+	ctx, cancel := context.WithTimeout(ctx, agentKillTimeout)
+	defer cancel()
+	r.doom()
+	if s.signal(ctx, r, sigKill) != nil {
+		return false
+	}
+	select {
+	case <-r.exited:
+		return true
+	case <-s.lost:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // feed sends the start and the stdin of r. It ends with r, or when the stream

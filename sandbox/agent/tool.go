@@ -147,14 +147,20 @@ func (t *tool) end(none <-chan struct{}, writable []string) (full, left bool) {
 	}
 }
 
-// signal sends a signal to the tool's process group, or ends its whole cell. A
-// signal that comes when the tool has ended goes nowhere.
+// signal sends a signal to the tool's process group; SIGKILL goes to everything
+// that the tool started. A signal that comes when the tool has ended goes
+// nowhere.
 func (t *tool) signal(sig unix.Signal) {
-	if sig == unix.SIGKILL && t.cell != nil {
+	switch {
+	case sig != unix.SIGKILL:
+		_ = unix.Kill(-t.pid, sig)
+	case t.cell != nil:
 		t.cell.kill()
-		return
+	case os.Getpid() == 1:
+		_ = unix.Kill(-1, unix.SIGKILL)
+	default:
+		_ = unix.Kill(t.pid, unix.SIGKILL) // end kills the rest
 	}
-	_ = unix.Kill(-t.pid, sig)
 }
 
 // send returns a function that sends pieces of one stream.

@@ -38,7 +38,7 @@ const (
 	KindStderr      Kind = 10 // agent: bytes of the tool's stderr
 	KindMessage     Kind = 11 // agent: one line of the tool's fd 3, without its newline
 	KindExit        Kind = 12 // agent: JSON Exit
-	KindSignal      Kind = 13 // host: one byte, a signal for the tool; SIGKILL ends its whole cell
+	KindSignal      Kind = 13 // host: one byte, a signal for the tool; SIGKILL ends all that it started
 	KindPrepare     Kind = 16 // host: JSON Cell; the cell of the stream may be made before its start
 )
 

@@ -5,18 +5,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"sync"
 )
 
 // Writer writes frames. It is safe for concurrent use: frames never mix.
 type Writer struct {
-	mu  sync.Mutex // guards w and buf, and is held while a frame is written
-	w   io.Writer
-	buf []byte
+	// lock holds one token while a frame is written; it guards w and buf. A
+	// channel, since who waits for it may wait for as long as the other side
+	// does not read, which no mutex is made for.
+	lock chan struct{}
+	w    io.Writer
+	buf  []byte
 }
 
 // NewWriter returns a writer of frames to w.
-func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
+func NewWriter(w io.Writer) *Writer { return &Writer{w: w, lock: make(chan struct{}, 1)} }
 
 // Frame writes one frame, in one Write of the underlying writer. It refuses
 // what the reader on the other side would refuse.
@@ -27,8 +29,8 @@ func (w *Writer) Frame(kind Kind, stream uint32, payload []byte) error {
 	if limit := kinds[kind].max; len(payload) > limit {
 		return fmt.Errorf("%w: %v of %d bytes, at most %d are allowed", ErrFrame, kind, len(payload), limit)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.lock <- struct{}{}
+	defer func() { <-w.lock }()
 	w.buf = binary.BigEndian.AppendUint32(w.buf[:0], uint32(len(payload)))
 	w.buf = append(w.buf, byte(kind))
 	w.buf = binary.BigEndian.AppendUint32(w.buf, stream)

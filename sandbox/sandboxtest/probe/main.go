@@ -72,13 +72,14 @@ var modes = map[string]func(args []string) int{
 	"hold-on": holdOn,
 	"use":     use,
 
-	"refork":   refork,
-	"stopped":  stopped,
-	"vforked":  vforked,
-	"traced":   traced,
-	"deaf":     deaf,
-	"listen":   listen,
-	"graceful": graceful,
+	"refork":        refork,
+	"stopped":       stopped,
+	"stopped-child": stoppedChild,
+	"vforked":       vforked,
+	"traced":        traced,
+	"deaf":          deaf,
+	"listen":        listen,
+	"graceful":      graceful,
 }
 
 func main() {

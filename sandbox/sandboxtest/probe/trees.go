@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -35,16 +36,29 @@ func refork(args []string) int {
 	return leaf()
 }
 
-// stopped stops a child, and then itself.
+// stopped stops itself; a child sees that, says so, and stops too.
 func stopped(args []string) int {
-	pid, err := spawn("stop", args[0])
-	if err != nil || unix.Kill(pid, unix.SIGSTOP) != nil {
+	if _, err := spawn("stopped-child", args[0]); err != nil {
 		return 1
 	}
-	fmt.Fprint(os.Stderr, "leaf\n")
 	if unix.Kill(os.Getpid(), unix.SIGSTOP) != nil {
 		return 1
 	}
+	return stop()
+}
+
+func stoppedChild([]string) int {
+	for {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", os.Getppid()))
+		if err != nil {
+			return 1
+		}
+		if bytes.Contains(stat, []byte(") T ")) {
+			break
+		}
+	}
+	fmt.Fprint(os.Stderr, "leaf\n")
+	_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
 	return stop()
 }
 
