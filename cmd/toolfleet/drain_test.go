@@ -75,7 +75,7 @@ func TestPain78StuckToolsDoNotHoldAStop(t *testing.T) {
 // freeAddress is an address that nobody listens at.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

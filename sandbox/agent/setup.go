@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"runtime"
 	"sync"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,6 +23,7 @@ func setUp(cells bool) {
 	// to end an agent is SIGKILL or the end of its stdin. Dropped and not
 	// ignored: an ignored signal would stay ignored in the tool.
 	signal.Notify(make(chan os.Signal, 1))
+	ignoreTheRest()
 	// Whatever the agent was given beyond its stdio is not the tool's. An old
 	// kernel that does not know the call has a runtime that gives nothing.
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
@@ -35,6 +37,27 @@ func setUp(cells bool) {
 	// Without a pid namespace the tool's orphans would go to the host's init,
 	// where nobody finds them.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+}
+
+// ignoreTheRest ignores the signals that the Go runtime takes no notice of: the
+// two or three that C libraries keep for themselves. The kernel drops a signal
+// for process 1 that has the default action, but not while the main thread
+// blocks it, as Go does whenever it starts a thread: a tool with the agent's
+// user that sent one at that moment has killed its agent with it.
+func ignoreTheRest() {
+	const sigIgnore = 1
+	action := struct {
+		handler, flags, restorer uintptr
+		mask                     uint64
+	}{}
+	for sig := uintptr(1); sig <= 64; sig++ {
+		_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&action)), unsafe.Sizeof(action.mask), 0, 0)
+		if errno != 0 || action.handler != 0 {
+			continue
+		}
+		action.handler = sigIgnore
+		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&action)), 0, unsafe.Sizeof(action.mask), 0, 0)
+	}
 }
 
 // reserveThreads makes the runtime start n threads and keep them idle. The Go

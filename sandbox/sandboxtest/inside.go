@@ -137,6 +137,7 @@ func (s *suite) testSecurity(t *testing.T) {
 			p := s.probe("attack")
 			p.User = "0:0"
 			exit := s.run(t, p, sandbox.Sink{})
+			t.Logf("the tool could %q", exit.Stdout)
 			switch {
 			case s.OwnKernel != "" && s.Spec.Isolation == "cell":
 				// It ends the init of its own cell and so itself.

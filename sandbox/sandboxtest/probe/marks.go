@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"io/fs"
@@ -28,9 +29,11 @@ func leave(args []string) int {
 		left(dir+"/", os.Mkdir(filepath.Join(dir, "d"+m), 0o777))
 	}
 	left("memory", shareMemory(m))
-	_, err := net.Listen("unix", "@"+m)
+	ctx := context.Background()
+	var listen net.ListenConfig
+	_, err := listen.Listen(ctx, "unix", "@"+m)
 	left("abstract socket", err)
-	_, err = net.Listen("tcp", "127.0.0.1:4242")
+	_, err = listen.Listen(ctx, "tcp", "127.0.0.1:4242")
 	left("port", err)
 	left("host name", unix.Sethostname([]byte(m)))
 	left("mode", os.Chmod("/dev/pts/ptmx", 0o600))
@@ -38,7 +41,7 @@ func leave(args []string) int {
 	left("key", err)
 	left("priority", unix.Setpriority(unix.PRIO_PROCESS, 1, 5))
 	for _, name := range []string{"nice", "setsid"} {
-		cmd := exec.Command("/proc/self/exe", "hold-on", m, name)
+		cmd := exec.CommandContext(ctx, "/proc/self/exe", "hold-on", m, name)
 		cmd.Env = append(os.Environ(), m+"=1")
 		cmd.Stdout = os.Stdout
 		left("process "+name, cmd.Start())
@@ -90,10 +93,11 @@ func look() int {
 	if name, err := os.Hostname(); err == nil && name == m {
 		found("the host name")
 	}
-	if _, err := net.Dial("unix", "@"+m); err == nil {
+	var dial net.Dialer
+	if _, err := dial.DialContext(context.Background(), "unix", "@"+m); err == nil {
 		found("an abstract socket")
 	}
-	if _, err := net.Dial("tcp", "127.0.0.1:4242"); err == nil {
+	if _, err := dial.DialContext(context.Background(), "tcp", "127.0.0.1:4242"); err == nil {
 		found("a port")
 	}
 	if _, err := unix.SysvShmGet(4242, 4096, 0); err == nil {
@@ -113,7 +117,7 @@ func contains(path, m string) bool {
 	if err != nil {
 		return false
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	buf := make([]byte, 256<<10)
 	n, err := unix.Read(fd, buf)
 	return err == nil && bytes.Contains(buf[:n], []byte(m))
