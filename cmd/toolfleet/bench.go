@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 
 	"github.com/toolfleet/toolfleet/cmd/internal/bench"
 	"github.com/toolfleet/toolfleet/cmd/internal/part"
@@ -11,11 +12,12 @@ import (
 
 // BenchCmd measures a fleet beside bare containers.
 type BenchCmd struct {
-	Image    string `help:"OCI archive of the word-count example." default:"bin/images/word-count.tar"`
+	Images   string `help:"Directory with the OCI archives of the examples." default:"bin/images"`
 	Programs string `help:"Directory with agent, containerd, its shim and runc; default: beside this program." env:"TOOLFLEET_PROGRAMS"`
 	Dir      string `help:"Directory on a disk to work in." default:"/var/tmp"`
 	Rounds   int    `help:"How often each figure is taken." default:"5"`
 	Calls    int    `help:"Calls or containers of one figure in one round." default:"20"`
+	Mixed    int    `help:"Calls of all kinds that have to leave nothing behind." default:"2000"`
 }
 
 // Run measures and prints name-value lines.
@@ -31,6 +33,10 @@ func (c *BenchCmd) Run(ctx context.Context, term *terminal) (err error) {
 	if err != nil {
 		return err
 	}
+	images, err := filepath.Abs(c.Images)
+	if err != nil {
+		return err
+	}
 	exe, err := os.Executable()
 	if err != nil {
 		return err
@@ -43,7 +49,7 @@ func (c *BenchCmd) Run(ctx context.Context, term *terminal) (err error) {
 	ctx, stop := part.Signals(ctx, func() { os.Exit(exitFailed) })
 	defer stop()
 	return bench.Run(ctx, bench.Config{
-		Program: exe, Programs: programs.Dir(), BinDir: bin, Image: c.Image, Dir: dir,
-		Rounds: c.Rounds, Calls: c.Calls, Out: term.out, Err: term.err,
+		Program: exe, Programs: programs.Dir(), BinDir: bin, Agent: programs.Agent, Images: images, Dir: dir,
+		Rounds: c.Rounds, Calls: c.Calls, Mixed: c.Mixed, Out: term.out, Err: term.err,
 	})
 }

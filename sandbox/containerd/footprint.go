@@ -2,6 +2,7 @@ package containerd
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,6 +46,17 @@ func MeasureFootprint(stateDir string) (Footprint, error) {
 		}
 	}
 	return f, nil
+}
+
+// Look counts what the [Daemon] that has its state in stateDir has because of
+// sandboxes, from another process. agentPath is any agent; see [Config].
+func Look(ctx context.Context, stateDir, agentPath string) (Leftovers, error) {
+	r, err := New(Config{Address: pathsOf(stateDir).socket, Owner: "onlooker", AgentPath: agentPath})
+	if err != nil {
+		return Leftovers{}, err
+	}
+	l, err := r.Leftovers(ctx)
+	return l, errors.Join(err, r.Close())
 }
 
 // childrenOf lists the children of all threads of a process.

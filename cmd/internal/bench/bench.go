@@ -1,6 +1,9 @@
-// Package bench measures a whole fleet beside its bare rival, in one run on one
+// Package bench measures a whole fleet beside its bare rivals, in one run on one
 // machine: what a machine does today says little, what two things do beside
 // each other says a lot. It prints `name value` lines.
+//
+// The rivals are containerd as anybody gets it ([containerd.Bare]) and
+// bubblewrap, which makes namespaces and nothing else.
 //
 // Every figure is the median of rounds taken in turn, so that a slow minute of
 // the machine falls on all of them.
@@ -11,12 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/toolfleet/toolfleet/sandbox/containerd"
 )
@@ -25,162 +26,163 @@ import (
 type Config struct {
 	// Program is the toolfleet program; Programs is handed to it.
 	Program, Programs string
-	// BinDir holds containerd, its shim and runc.
-	BinDir string
-	// Image is the OCI archive of word-count, the tool that is called.
-	Image string
+	// BinDir holds containerd, its shim, runc and runsc; Agent is the agent.
+	BinDir, Agent string
+	// Images is a directory with the OCI archives of the examples.
+	Images string
 	// Dir is a directory on a disk; everything is made below it.
 	Dir string
 	// Rounds is how often each figure is taken, Calls how many calls or
-	// containers each time; for a rate, four times as many.
-	Rounds, Calls int
+	// containers each time, Mixed how many calls leave nothing behind.
+	Rounds, Calls, Mixed int
 	// Out takes the figures, Err what happens meanwhile.
 	Out, Err io.Writer
 }
 
+// lines are what is printed: figures, and what two of them say of each other.
+var lines = []struct{ name, figure, by string }{
+	{"bare_p50_ms", "bare", ""},
+	{"bare_rate", "bare_rate", ""},
+	{"bwrap_p50_ms", "bwrap", ""},
+	{"warm_container_p50_ms", "warm", ""},
+	{"cold_container_p50_ms", "cold", ""},
+	{"ratio_warm_container_vs_bare_p50", "warm", "bare"},
+	{"ratio_cold_container_vs_bare_p50", "cold", "bare"},
+	{"container_rate", "cold_rate", ""},
+	{"ratio_container_rate_vs_bare", "cold_rate", "bare_rate"},
+	{"cell_p50_ms", "cell", ""},
+	{"cell_rate", "cell_rate", ""},
+	{"ratio_cell_rate_vs_bare", "cell_rate", "bare_rate"},
+	{"ratio_cell_p50_vs_bwrap", "cell", "bwrap"},
+	{"gvisor_container_rate", "gvisor_rate", ""},
+	{"gvisor_cell_rate", "gvisor_cell_rate", ""},
+	{"ratio_gvisor_cell_vs_container", "gvisor_cell_rate", "gvisor_rate"},
+	{"cancel_to_empty_p99_ms", "cancel", ""},
+	{"flood_worker_growth_mib", "flood", ""},
+	{"warm_sandbox_pss_mib", "pss", ""},
+	{"bus_p50_ms", "bus", ""},
+	{"bus_rate", "bus_rate", ""},
+	{"bus_cpu_ms", "bus_cpu_ms", ""},
+}
+
 // Run measures and prints. It leaves nothing behind.
 func Run(ctx context.Context, c Config) (err error) {
-	archive, err := os.Open(c.Image)
-	if err != nil {
-		return fmt.Errorf("no image of word-count: %w; run make images", err)
-	}
-	defer archive.Close()
-	bare, err := containerd.StartBare(ctx, c.BinDir, c.Dir, archive)
+	b, err := open(ctx, c)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, bare.Stop()) }()
-	fleet, err := startFleet(ctx, c)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, fleet.stop()) }()
-	bus, err := openBus(ctx, filepath.Join(c.Dir, "bus"))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, bus.close()) }()
+	defer func() { err = errors.Join(err, b.close()) }()
 
-	figures := map[string][]float64{}
+	taken := map[string][]float64{}
 	for n := range c.Rounds + 1 {
-		round, err := measure(ctx, c, bare, fleet, bus, n)
+		round, err := b.round(ctx, n)
 		if err != nil {
-			return err
+			return fmt.Errorf("bench: %w", err)
 		}
 		if n == 0 {
 			continue // caches and pools fill
 		}
-		fmt.Fprintf(c.Err, "bench: round %d of %d\n", n, c.Rounds)
+		fmt.Fprintf(c.Err, "bench: round %d of %d: %v\n", n, c.Rounds, round)
 		for name, v := range round {
-			figures[name] = append(figures[name], v)
+			taken[name] = append(taken[name], v...)
 		}
 	}
-	p := func(name string) float64 { return median(figures[name]) }
-	for _, line := range []struct {
-		name  string
-		value float64
-	}{
-		{"bare_p50_ms", p("bare")},
-		{"bare_rate", p("bare_rate")},
-		{"warm_container_p50_ms", p("warm")},
-		{"cold_container_p50_ms", p("cold")},
-		{"ratio_warm_container_vs_bare_p50", p("warm") / p("bare")},
-		{"ratio_cold_container_vs_bare_p50", p("cold") / p("bare")},
-		{"container_rate", p("cold_rate")},
-		{"ratio_container_rate_vs_bare", p("cold_rate") / p("bare_rate")},
-		{"warm_sandbox_pss_mib", p("pss")},
-		{"bus_p50_ms", p("bus")},
-		{"bus_rate", p("bus_rate")},
-		{"bus_cpu_ms", p("bus_cpu_ms")},
-	} {
-		fmt.Fprintf(c.Out, "%s %.3f\n", line.name, line.value)
+	figures := map[string]float64{}
+	for name, v := range taken {
+		figures[name] = quantile(v, 0.5)
 	}
+	figures["cancel"] = quantile(taken["cancel"], 0.99)
+	for _, l := range lines {
+		v := figures[l.figure]
+		if l.by != "" {
+			v /= figures[l.by]
+		}
+		fmt.Fprintf(c.Out, "%s %.3f\n", l.name, v)
+	}
+	left, err := b.leftovers(ctx)
+	if err != nil {
+		return fmt.Errorf("bench: %w", err)
+	}
+	total := 0
+	for _, name := range slices.Sorted(maps.Keys(left)) {
+		if left[name] > 0 {
+			fmt.Fprintf(c.Err, "bench: left: %d %s\n", left[name], name)
+			total += left[name]
+		}
+	}
+	fmt.Fprintf(c.Out, "leftovers %d\n", total)
 	return nil
 }
 
-// measure takes every figure once, in milliseconds or per second.
-func measure(ctx context.Context, c Config, bare *containerd.Bare, fleet *fleet, bus *bus, round int) (map[string]float64, error) {
-	out := map[string]float64{}
-	run := func(n int, parallel string) error {
-		return bare.Run(ctx, fmt.Sprintf("b-%d-%s-%d", round, parallel, n), "/tool")
-	}
-	for _, m := range []struct {
-		name string
-		// before is not timed.
-		before, f func(n int) error
-	}{
-		{"bare", nil, func(n int) error { return run(n, "p50") }},
-		{"warm", func(int) error { return fleet.full(ctx) }, func(int) error { return fleet.call(ctx, "warm") }},
-		{"cold", func(int) error { return fleet.idle(ctx) }, func(int) error { return fleet.call(ctx, "cold") }},
-		{"bus", nil, func(int) error { return bus.call(ctx) }},
-	} {
-		var took []float64
-		for n := range c.Calls {
-			if m.before != nil {
-				if err := m.before(n); err != nil {
-					return nil, fmt.Errorf("bench: %s: %w", m.name, err)
-				}
-			}
-			began := time.Now()
-			if err := m.f(n); err != nil {
-				return nil, fmt.Errorf("bench: %s: %w", m.name, err)
-			}
-			took = append(took, float64(time.Since(began).Microseconds())/1000)
-		}
-		out[m.name] = median(took)
-	}
-	e, err := flood(ctx, busCalls*c.Calls, busSlots, bus.post)
-	if err != nil {
-		return nil, fmt.Errorf("bench: bus: %w", err)
-	}
-	out["bus_rate"], out["bus_cpu_ms"] = e.rate, float64(e.cpu)/float64(time.Millisecond)
-	for _, m := range []struct {
-		name string
-		f    func(parallel, n int) error
-	}{
-		{"bare_rate", func(parallel, n int) error { return run(n, fmt.Sprint("x", parallel)) }},
-		{"cold_rate", func(_, _ int) error { return fleet.call(ctx, "cold") }},
-	} {
-		for _, parallel := range []int{1, 2, 4, 8} {
-			// Four times as many, so that begin and end weigh little: it is
-			// the rate that can be held.
-			rate, err := rate(parallel, 4*c.Calls, func(n int) error { return m.f(parallel, n) }, func() error { return fleet.idle(ctx) })
-			if err != nil {
-				return nil, fmt.Errorf("bench: %s: %w", m.name, err)
-			}
-			out[m.name] = max(out[m.name], rate)
-		}
-	}
-	if err := fleet.full(ctx); err != nil {
-		return nil, fmt.Errorf("bench: memory: %w", err)
-	}
-	memory, err := containerd.MeasureFootprint(fleet.state())
-	if err != nil {
-		return nil, fmt.Errorf("bench: memory: %w", err)
-	}
-	out["pss"] = float64(memory.Bytes) / float64(1<<20) / float64(max(1, memory.Sandboxes))
-	return out, nil
+// bench is everything that is measured.
+type bench struct {
+	c     Config
+	bare  *containerd.Bare
+	bwrap *bubblewrap
+	bus   *bus
+	// Fleets by what they are measured with. The others are idle meanwhile.
+	containers, cells, gvisor *fleet
+	undo                      []func() error
 }
 
-// rate calls f n times, so many at once, and returns how many a second that
-// were, with everything removed behind them.
-func rate(parallel, n int, f func(n int) error, idle func() error) (float64, error) {
-	began := time.Now()
-	g := errgroup.Group{}
-	g.SetLimit(parallel)
-	for n := range n {
-		g.Go(func() error { return f(n) })
+// warmSize is how many sandboxes a pool holds of each tool that has one: two
+// processors can start two.
+const warmSize = 2
+
+func open(ctx context.Context, c Config) (b *bench, err error) {
+	b = &bench{c: c}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.close())
+		}
+	}()
+	archive, err := os.Open(filepath.Join(c.Images, "word-count.tar"))
+	if err != nil {
+		return b, fmt.Errorf("no image of word-count: %w; run make images", err)
 	}
-	if err := errors.Join(g.Wait(), idle()); err != nil {
-		return 0, err
+	defer archive.Close()
+	if b.bare, err = containerd.StartBare(ctx, c.BinDir, c.Dir, archive); err != nil {
+		return b, err
 	}
-	return float64(n) / time.Since(began).Seconds(), nil
+	b.undo = append(b.undo, b.bare.Stop)
+	if b.bwrap, err = openBubblewrap(filepath.Join(c.Dir, "bwrap"), archive.Name()); err != nil {
+		return b, err
+	}
+	for _, f := range []struct {
+		into  **fleet
+		name  string
+		tools []declared
+	}{
+		{&b.containers, "containers", []declared{
+			{"warm", "word-count", "container", "runc", warmSize},
+			{"cold", "word-count", "container", "runc", 0},
+		}},
+		{&b.cells, "cells", []declared{
+			{"cell", "word-count", "cell", "runc", 2 * warmSize},
+			{"shell", "shell", "container", "runc", warmSize},
+		}},
+		{&b.gvisor, "gvisor", []declared{
+			{"gvisor", "word-count", "container", "runsc", 0},
+			{"gvisor-cell", "word-count", "cell", "runsc", warmSize},
+		}},
+	} {
+		if *f.into, err = startFleet(ctx, c, f.name, f.tools...); err != nil {
+			return b, err
+		}
+		b.undo = append(b.undo, (*f.into).stop)
+	}
+	b.bus, err = openBus(ctx, filepath.Join(c.Dir, "bus"))
+	if err == nil {
+		b.undo = append(b.undo, b.bus.close)
+	}
+	return b, err
 }
 
-func median(v []float64) float64 {
-	s := slices.Sorted(slices.Values(v))
-	if len(s) == 0 {
-		return 0
+// close ends everything, the last first.
+func (b *bench) close() error {
+	var errs []error
+	for _, undo := range slices.Backward(b.undo) {
+		errs = append(errs, undo())
 	}
-	return s[len(s)/2]
+	return errors.Join(errs...)
 }

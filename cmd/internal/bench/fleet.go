@@ -14,60 +14,63 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/toolfleet/toolfleet/cmd/internal/client"
 )
 
-// spec declares word-count once warm and once cold. Sandboxes of one shape are
-// shared by all tools, so the two have different limits: the cold one must not
-// be served from the warm one's pool.
+// spec declares a tool. Sandboxes of one shape are shared by all tools, so each
+// has another limit of memory: a cold one must not be served from a warm one's
+// pool.
 const spec = `apiVersion: toolfleet/v1
 kind: Tool
 name: %s
 type: function
-description: Counts words in a text.
-image: local/word-count:1
+description: A tool that is measured.
+image: local/%s:1
 pull: never
 command: [/tool]
-parameters: {type: object, required: [text], properties: {text: {type: string}}}
+parameters: {type: object}
 annotations: {readOnly: true}
-limits: {memory: %dMi}
+isolation: %s
+runtime: %s
+limits: {timeout: 60s, memory: %dMi, output: 4Ki}
 warm: {min: %d, max: %d}
 `
 
-// warmSize is how many sandboxes a full pool holds.
-const warmSize = 2
+// declared is one tool of a fleet that is measured.
+type declared struct {
+	name, image, isolation, runtime string
+	// warm is how many sandboxes are kept, no more and no less.
+	warm int
+}
 
 // fleet is a fleet in a process of its own, so that its garbage is not ours.
 type fleet struct {
-	cmd  *exec.Cmd
-	url  string
-	dir  string
-	http http.Client
+	cmd    *exec.Cmd
+	url    string
+	dir    string
+	warm   int // sandboxes that a full pool holds
+	http   http.Client
+	client *client.Fleet
 }
 
 var readyLine = regexp.MustCompile(`^ready http=(\S+) `)
 
-func startFleet(ctx context.Context, c Config) (*fleet, error) {
-	f := &fleet{dir: filepath.Join(c.Dir, "fleet")}
-	tools, images := filepath.Join(f.dir, "tools"), filepath.Join(f.dir, "images")
-	for _, dir := range []string{tools, images} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, err
-		}
-	}
-	for name, n := range map[string]int{"warm": warmSize, "cold": 0} {
-		if err := os.WriteFile(filepath.Join(tools, name+".tool.yaml"), fmt.Appendf(nil, spec, name, 256+n, n, n), 0o600); err != nil {
-			return nil, err
-		}
-	}
-	image, err := filepath.Abs(c.Image)
-	if err != nil {
+func startFleet(ctx context.Context, c Config, name string, tools ...declared) (*fleet, error) {
+	f := &fleet{dir: filepath.Join(c.Dir, name), http: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+	specs := filepath.Join(f.dir, "tools")
+	if err := os.MkdirAll(specs, 0o755); err != nil {
 		return nil, err
 	}
-	if err := os.Symlink(image, filepath.Join(images, "word-count.tar")); err != nil {
-		return nil, err
+	for i, t := range tools {
+		text := fmt.Appendf(nil, spec, t.name, t.image, t.isolation, t.runtime, 256+i, t.warm, t.warm)
+		if err := os.WriteFile(filepath.Join(specs, t.name+".tool.yaml"), text, 0o600); err != nil {
+			return nil, err
+		}
+		f.warm += t.warm
 	}
 	f.cmd = exec.CommandContext(ctx, c.Program, "up", "--state", f.state(),
-		"--tools", tools, "--images", images, "--programs", c.Programs,
+		"--tools", specs, "--images", c.Images, "--programs", c.Programs,
 		"--listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0", "--log-level", "warn")
 	f.cmd.Cancel = func() error { return f.cmd.Process.Signal(syscall.SIGTERM) }
 	f.cmd.WaitDelay = time.Minute
@@ -85,6 +88,9 @@ func startFleet(ctx context.Context, c Config) (*fleet, error) {
 		return nil, errors.Join(errors.New("bench: the fleet did not become ready"), err, f.stop())
 	}
 	f.url = m[1]
+	if f.client, err = client.New(f.url, ""); err != nil {
+		return nil, errors.Join(err, f.stop())
+	}
 	return f, nil
 }
 
@@ -109,7 +115,7 @@ func (f *fleet) call(ctx context.Context, tool string) error {
 
 // full waits until the pool is full and nothing else goes on.
 func (f *fleet) full(ctx context.Context) error {
-	return f.until(ctx, map[string]float64{"warm": warmSize, "starting": 0, "running": 0, "closing": 0})
+	return f.until(ctx, map[string]float64{"warm": float64(f.warm), "starting": 0, "running": 0, "closing": 0})
 }
 
 // idle waits until no sandbox is being started or removed.
@@ -137,29 +143,38 @@ func (f *fleet) until(ctx context.Context, want map[string]float64) error {
 	}
 }
 
+// has reports whether the fleet has just so many sandboxes in those states.
 func (f *fleet) has(ctx context.Context, want map[string]float64) (bool, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+"/metrics", nil)
+	page, err := f.metrics(ctx)
 	if err != nil {
 		return false, err
+	}
+	have := map[string]float64{}
+	for _, m := range sandboxes.FindAllSubmatch(page, -1) {
+		v, err := strconv.ParseFloat(string(m[2]), 64)
+		if err != nil {
+			return false, err
+		}
+		have[string(m[1])] += v
+	}
+	for state, n := range want {
+		if have[state] != n {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// metrics reads the fleet's metrics.
+func (f *fleet) metrics(ctx context.Context) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.url+"/metrics", nil)
+	if err != nil {
+		return nil, err
 	}
 	resp, err := f.http.Do(req)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	defer resp.Body.Close()
-	page, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return false, err
-	}
-	seen := 0
-	for _, m := range sandboxes.FindAllSubmatch(page, -1) {
-		v, err := strconv.ParseFloat(string(m[2]), 64)
-		if w, ok := want[string(m[1])]; ok {
-			if err != nil || v != w {
-				return false, err
-			}
-			seen++
-		}
-	}
-	return seen == len(want), nil
+	return io.ReadAll(resp.Body)
 }
