@@ -20,7 +20,7 @@ func TestCheckState(t *testing.T) {
 		filepath.Join(dir, "new", "deeper"): "",
 		file:                                "not a directory",
 		filepath.Join(file, "below"):        "not a directory",
-		"/proc/toolfleet":                   "choose another with --state",
+		"/proc/toolfleet":                   "with --state",
 	} {
 		err := checkState(state)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

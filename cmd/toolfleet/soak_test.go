@@ -20,7 +20,7 @@ func TestFiveHundredCalls(t *testing.T) {
 	f := startFleet(t, dir, "--slots", "2")
 	run := func(n int) {
 		for range n {
-			if a := f.call("word-count", object{"text": "a b c"}); a.Result.IsError {
+			if a := f.call("steady", object{"text": "a b c"}); a.Result.IsError {
 				t.Fatalf("%s\n%s", a.text(), f.logTail())
 			}
 		}
@@ -38,7 +38,7 @@ func TestFiveHundredCalls(t *testing.T) {
 		t.Errorf("the fleet held %d goroutines and %d files, holds %d and %d",
 			before.goroutines, before.files, after.goroutines, after.files)
 	}
-	if got := f.metric(`toolfleet_calls_ended_total\{[^}]*tool="word-count"[^}]*\}`); got != 520 {
+	if got := f.metric(`toolfleet_calls_ended_total\{[^}]*tool="steady"[^}]*\}`); got != 520 {
 		t.Errorf("the metrics count %v calls, want 520", got)
 	}
 	f.stop()

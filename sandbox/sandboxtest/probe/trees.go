@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -47,19 +48,28 @@ func stopped(args []string) int {
 	return stop()
 }
 
-func stoppedChild([]string) int {
-	for {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", os.Getppid()))
-		if err != nil {
-			return 1
-		}
-		if bytes.Contains(stat, []byte(") T ")) {
-			break
-		}
+// stoppedChild looks for its parent by the mark: where /proc is the host's, the
+// numbers in it are others.
+func stoppedChild(args []string) int {
+	for !isStopped(args[0]) {
+		runtime.Gosched()
 	}
 	fmt.Fprint(os.Stderr, "leaf\n")
 	_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
 	return stop()
+}
+
+func isStopped(mark string) bool {
+	want := []byte("\x00stopped\x00" + mark + "\x00")
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range files {
+		line, _ := os.ReadFile(file)
+		stat, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "stat"))
+		if bytes.HasSuffix(line, want) && bytes.Contains(stat, []byte(") T ")) {
+			return true
+		}
+	}
+	return false
 }
 
 // vforked hangs in a vfork: the kernel lets the parent go on when the child
