@@ -142,10 +142,10 @@ func (r *reader) event(data []byte) Event {
 		return nil
 	}
 	r.typ = EventType(name)
-	if shape, ok := shapes[r.typ]; ok {
+	if shape, ok := shapes()[r.typ]; ok {
 		return r.typed(shape, members, data)
 	}
-	known, ok := relayed[r.typ]
+	known, ok := relayed()[r.typ]
 	if !ok {
 		r.warn("", "unknown event type; the event was left out")
 		return nil

@@ -277,7 +277,7 @@ func (o Other) member(name string) string {
 // its type or that of a part in it is unknown, or raw JSON in it is not JSON.
 func Encode(e Event) ([]byte, error) {
 	if o, ok := e.(Other); ok {
-		_, known := relayed[o.Type]
+		_, known := relayed()[o.Type]
 		switch {
 		case !known:
 			return nil, fmt.Errorf("agui: encode %s: not a type to be relayed", clip(string(o.Type)))

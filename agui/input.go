@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // MaxInput is the longest [RunAgentInput], in bytes: a history may hold
@@ -192,21 +193,23 @@ func listOf[T any](r *reader, path string, raw json.RawMessage, known []member) 
 }
 
 // messageMembers is what a message of each role may have, besides its role.
-var messageMembers = map[Role][]member{
-	RoleDeveloper: named(member{"content", text, true}),
-	RoleSystem:    named(member{"content", text, true}),
-	RoleAssistant: named(member{"content", text, false}, member{"toolCalls", objects, false}),
-	RoleUser:      named(member{"content", content, true}),
-	RoleTool:      unnamed(member{"content", content, true}, member{"toolCallId", id, true}, member{"error", text, false}),
-	RoleActivity: {
-		{"id", id, true},
-		{"activityType", id, true},
-		{"content", object, true},
-		{"metadata", object, false},
-		{"subagentRunId", text, false},
-	},
-	RoleReasoning: unnamed(member{"content", text, true}),
-}
+var messageMembers = sync.OnceValue(func() map[Role][]member {
+	return map[Role][]member{
+		RoleDeveloper: named(member{"content", text, true}),
+		RoleSystem:    named(member{"content", text, true}),
+		RoleAssistant: named(member{"content", text, false}, member{"toolCalls", objects, false}),
+		RoleUser:      named(member{"content", content, true}),
+		RoleTool:      unnamed(member{"content", content, true}, member{"toolCallId", id, true}, member{"error", text, false}),
+		RoleActivity: {
+			{"id", id, true},
+			{"activityType", id, true},
+			{"content", object, true},
+			{"metadata", object, false},
+			{"subagentRunId", text, false},
+		},
+		RoleReasoning: unnamed(member{"content", text, true}),
+	}
+})
 
 func unnamed(own ...member) []member {
 	return append(own, member{"id", id, true}, member{"encryptedValue", text, false},
@@ -242,7 +245,7 @@ func (r *reader) message(path string, members map[string]json.RawMessage) Messag
 		return nil
 	}
 	role := Role(r.text(path+".role", members["role"]))
-	known, ok := messageMembers[role]
+	known, ok := messageMembers()[role]
 	if !ok {
 		r.warn(path, "unknown role; the message was left out")
 		return nil

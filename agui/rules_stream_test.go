@@ -266,8 +266,8 @@ func TestLX07AbsentIsNeverNull(t *testing.T) {
 }
 
 func TestLX08OnlyWhatTheProtocolHas(t *testing.T) {
-	if len(shapes)+len(relayed) != 31 {
-		t.Errorf("%d types of events, want 31", len(shapes)+len(relayed))
+	if len(shapes())+len(relayed()) != 31 {
+		t.Errorf("%d types of events, want 31", len(shapes())+len(relayed()))
 	}
 	for _, typ := range []EventType{"TOOL_CALL_PROGRESS", "THINKING_START", ""} {
 		if raw, err := Encode(Other{Type: typ, JSON: json.RawMessage(`{"type":"` + string(typ) + `"}`)}); err == nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // shape is what the protocol says of one type of event.
@@ -103,73 +104,80 @@ var (
 	attributed = slices.Concat(base, []member{{"subagentRunId", text, false}})
 )
 
-// shapes are the types of events that this package gives a Go type to.
-var shapes = map[EventType]shape{
-	TypeRunStarted: of[RunStarted](base,
-		member{"threadId", id, true}, member{"runId", id, true}, member{"protocolVersion", text, false},
-		member{"parentRunId", text, false}, member{"input", object, false}),
-	TypeRunFinished: of[RunFinished](base,
-		member{"threadId", id, true}, member{"runId", id, true}, member{"result", notNull, false},
-		member{"outcome", object, false}, member{"usage", objects, false}),
-	TypeRunError: of[RunError](base,
-		member{"message", text, true}, member{"code", text, false}, member{"usage", objects, false}),
-	TypeToolCallStart: of[ToolCallStart](attributed,
-		member{"toolCallId", id, true}, member{"toolCallName", id, true}, member{"parentMessageId", text, false}),
-	TypeToolCallArgs: of[ToolCallArgs](attributed,
-		member{"toolCallId", id, true}, member{"delta", text, true}),
-	TypeToolCallEnd: of[ToolCallEnd](attributed,
-		member{"toolCallId", id, true}),
-	TypeToolCallChunk: of[ToolCallChunk](attributed,
-		member{"toolCallId", id, false}, member{"toolCallName", id, false},
-		member{"parentMessageId", text, false}, member{"delta", text, false}),
-	TypeToolCallResult: of[ToolCallResult](attributed,
-		member{"messageId", id, true}, member{"toolCallId", id, true},
-		member{"content", content, true}, member{"role", toolRole, false}),
-	TypeActivitySnapshot: of[ActivitySnapshot](attributed,
-		member{"messageId", id, true}, member{"activityType", id, true},
-		member{"content", object, true}, member{"replace", boolean, false}),
-	TypeActivityDelta: of[ActivityDelta](attributed,
-		member{"messageId", id, true}, member{"activityType", id, true}, member{"patch", patch, true}),
-	TypeCustom: of[Custom](attributed,
-		member{"name", id, true}, member{"value", anyJSON, true}),
-}
+// shapes are the types of events that this package gives a Go type to. This
+// table, [relayed] and [messageMembers] are built by whoever first asks: a tool
+// links this package for its parts, reads no event, and would spend a tenth of
+// its start on them.
+var shapes = sync.OnceValue(func() map[EventType]shape {
+	return map[EventType]shape{
+		TypeRunStarted: of[RunStarted](base,
+			member{"threadId", id, true}, member{"runId", id, true}, member{"protocolVersion", text, false},
+			member{"parentRunId", text, false}, member{"input", object, false}),
+		TypeRunFinished: of[RunFinished](base,
+			member{"threadId", id, true}, member{"runId", id, true}, member{"result", notNull, false},
+			member{"outcome", object, false}, member{"usage", objects, false}),
+		TypeRunError: of[RunError](base,
+			member{"message", text, true}, member{"code", text, false}, member{"usage", objects, false}),
+		TypeToolCallStart: of[ToolCallStart](attributed,
+			member{"toolCallId", id, true}, member{"toolCallName", id, true}, member{"parentMessageId", text, false}),
+		TypeToolCallArgs: of[ToolCallArgs](attributed,
+			member{"toolCallId", id, true}, member{"delta", text, true}),
+		TypeToolCallEnd: of[ToolCallEnd](attributed,
+			member{"toolCallId", id, true}),
+		TypeToolCallChunk: of[ToolCallChunk](attributed,
+			member{"toolCallId", id, false}, member{"toolCallName", id, false},
+			member{"parentMessageId", text, false}, member{"delta", text, false}),
+		TypeToolCallResult: of[ToolCallResult](attributed,
+			member{"messageId", id, true}, member{"toolCallId", id, true},
+			member{"content", content, true}, member{"role", toolRole, false}),
+		TypeActivitySnapshot: of[ActivitySnapshot](attributed,
+			member{"messageId", id, true}, member{"activityType", id, true},
+			member{"content", object, true}, member{"replace", boolean, false}),
+		TypeActivityDelta: of[ActivityDelta](attributed,
+			member{"messageId", id, true}, member{"activityType", id, true}, member{"patch", patch, true}),
+		TypeCustom: of[Custom](attributed,
+			member{"name", id, true}, member{"value", anyJSON, true}),
+	}
+})
 
 // relayed are the other types of the protocol, which come as [Other]. Their
 // members are checked, since a peer refuses a run for a wrong one, and passed
 // on as they came.
-var relayed = map[EventType][]member{
-	"TEXT_MESSAGE_START":   may(member{"messageId", id, true}, member{"role", textRole, false}, member{"name", text, false}),
-	"TEXT_MESSAGE_CONTENT": may(member{"messageId", id, true}, member{"delta", text, true}),
-	"TEXT_MESSAGE_END":     may(member{"messageId", id, true}),
-	"TEXT_MESSAGE_CHUNK": may(member{"messageId", id, false}, member{"role", textRole, false},
-		member{"delta", text, false}, member{"name", text, false}),
+var relayed = sync.OnceValue(func() map[EventType][]member {
+	return map[EventType][]member{
+		"TEXT_MESSAGE_START":   may(member{"messageId", id, true}, member{"role", textRole, false}, member{"name", text, false}),
+		"TEXT_MESSAGE_CONTENT": may(member{"messageId", id, true}, member{"delta", text, true}),
+		"TEXT_MESSAGE_END":     may(member{"messageId", id, true}),
+		"TEXT_MESSAGE_CHUNK": may(member{"messageId", id, false}, member{"role", textRole, false},
+			member{"delta", text, false}, member{"name", text, false}),
 
-	"STATE_SNAPSHOT":    may(member{"snapshot", anyJSON, true}),
-	"STATE_DELTA":       may(member{"delta", patch, true}),
-	"MESSAGES_SNAPSHOT": slices.Concat(base, []member{{"messages", objects, true}}),
-	"RAW":               may(member{"event", anyJSON, true}, member{"source", text, false}),
-	"STEP_STARTED":      may(member{"stepName", text, true}),
-	"STEP_FINISHED":     may(member{"stepName", text, true}),
+		"STATE_SNAPSHOT":    may(member{"snapshot", anyJSON, true}),
+		"STATE_DELTA":       may(member{"delta", patch, true}),
+		"MESSAGES_SNAPSHOT": slices.Concat(base, []member{{"messages", objects, true}}),
+		"RAW":               may(member{"event", anyJSON, true}, member{"source", text, false}),
+		"STEP_STARTED":      may(member{"stepName", text, true}),
+		"STEP_FINISHED":     may(member{"stepName", text, true}),
 
-	"REASONING_START":           may(member{"messageId", id, true}),
-	"REASONING_MESSAGE_START":   may(member{"messageId", id, true}, member{"role", reasoningRole, true}),
-	"REASONING_MESSAGE_CONTENT": may(member{"messageId", id, true}, member{"delta", text, true}),
-	"REASONING_MESSAGE_END":     may(member{"messageId", id, true}),
-	"REASONING_MESSAGE_CHUNK":   may(member{"messageId", id, false}, member{"delta", text, false}),
-	"REASONING_END":             may(member{"messageId", id, true}),
-	"REASONING_ENCRYPTED_VALUE": may(member{"subtype", encryptedSubtype, true}, member{"entityId", id, true}, member{"encryptedValue", text, true}),
+		"REASONING_START":           may(member{"messageId", id, true}),
+		"REASONING_MESSAGE_START":   may(member{"messageId", id, true}, member{"role", reasoningRole, true}),
+		"REASONING_MESSAGE_CONTENT": may(member{"messageId", id, true}, member{"delta", text, true}),
+		"REASONING_MESSAGE_END":     may(member{"messageId", id, true}),
+		"REASONING_MESSAGE_CHUNK":   may(member{"messageId", id, false}, member{"delta", text, false}),
+		"REASONING_END":             may(member{"messageId", id, true}),
+		"REASONING_ENCRYPTED_VALUE": may(member{"subtype", encryptedSubtype, true}, member{"entityId", id, true}, member{"encryptedValue", text, true}),
 
-	"SUBAGENT_STARTED": slices.Concat(base, []member{
-		{"subagentRunId", id, true},
-		{"name", text, true},
-		{"description", text, false},
-		{"parentSubagentRunId", text, false},
-		{"parentToolCallId", text, false},
-		{"parentMessageId", text, false},
-	}),
-	"SUBAGENT_FINISHED": slices.Concat(base, []member{{"subagentRunId", id, true}, {"result", notNull, false}, {"outcome", object, false}}),
-	"SUBAGENT_ERROR":    slices.Concat(base, []member{{"subagentRunId", id, true}, {"message", text, true}, {"code", text, false}}),
-}
+		"SUBAGENT_STARTED": slices.Concat(base, []member{
+			{"subagentRunId", id, true},
+			{"name", text, true},
+			{"description", text, false},
+			{"parentSubagentRunId", text, false},
+			{"parentToolCallId", text, false},
+			{"parentMessageId", text, false},
+		}),
+		"SUBAGENT_FINISHED": slices.Concat(base, []member{{"subagentRunId", id, true}, {"result", notNull, false}, {"outcome", object, false}}),
+		"SUBAGENT_ERROR":    slices.Concat(base, []member{{"subagentRunId", id, true}, {"message", text, true}, {"code", text, false}}),
+	}
+})
 
 // may is what an event may have that can be a subagent's.
 func may(own ...member) []member { return slices.Concat(attributed, own) }

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"regexp"
 	"runtime/debug"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -38,6 +39,8 @@ func Annotate(a Annotations) Option {
 }
 
 // EditInput changes the schema of the arguments: an enum, a minimum, a default.
+// [Define] panics when what it leaves is no schema, and [Tool.Info] when it
+// cannot be written as JSON, such as a default that is none.
 func EditInput(edit func(*jsonschema.Schema)) Option {
 	return func(d *definition) { edit(d.input) }
 }
@@ -55,7 +58,8 @@ func EditInput(edit func(*jsonschema.Schema)) Option {
 //   - a panic is an error result too.
 //
 // Define panics, naming the tool and the type, when the name is not valid or a
-// type has no schema, so that a program fails when it starts.
+// type has no schema, so that a program fails when it starts. The schemas are
+// written down when [Tool.Info] is first asked for them: a call needs none.
 func Define[In, Out any](name, description string, fn func(context.Context, *Call, In) (Out, error), options ...Option) Tool {
 	return define(Info{Name: name, Description: description}, fn, options)
 }
@@ -76,7 +80,10 @@ func define[In, Out any](info Info, fn func(context.Context, *Call, In) (Out, er
 
 // function is a tool made of a Go function.
 type function[In, Out any] struct {
-	info      Info
+	definition definition
+	// written is the definition's info with the schemas. To write the first one
+	// takes encoding/json a quarter of a millisecond.
+	written   func() Info
 	arguments *jsonschema.Resolved
 	fn        func(context.Context, *Call, In) (Out, error)
 }
@@ -101,16 +108,13 @@ func newFunction[In, Out any](info Info, fn func(context.Context, *Call, In) (Ou
 	for _, option := range options {
 		option(&d)
 	}
-	t := &function[In, Out]{info: d.info, fn: fn}
-	if t.info.InputSchema, t.arguments, err = freeze(d.input); err != nil {
+	t := &function[In, Out]{definition: d, written: sync.OnceValue(d.write), fn: fn}
+	// The schema of the answer is as it was generated, and nothing of ours
+	// judges by it.
+	if t.arguments, err = d.input.Resolve(nil); err != nil {
 		return nil, fmt.Errorf("type %s: %w", reflect.TypeFor[In](), err)
 	}
-	if d.output != nil {
-		if t.info.OutputSchema, _, err = freeze(d.output); err != nil {
-			return nil, fmt.Errorf("type %s: %w", reflect.TypeFor[Out](), err)
-		}
-	}
-	return t, t.info.validate()
+	return t, d.info.validate()
 }
 
 // structured reports whether Out is told to a model as JSON of one shape.
@@ -123,18 +127,29 @@ func structured[Out any]() bool {
 	return true
 }
 
-// freeze writes a schema down and makes it ready to judge.
-func freeze(s *jsonschema.Schema) (json.RawMessage, *jsonschema.Resolved, error) {
+// write is the info with the schemas.
+func (d definition) write() Info {
+	info := d.info
+	info.InputSchema = d.mustWrite(d.input)
+	if d.output != nil {
+		info.OutputSchema = d.mustWrite(d.output)
+	}
+	return info
+}
+
+// mustWrite writes a schema down.
+func (d definition) mustWrite(s *jsonschema.Schema) json.RawMessage {
 	raw, err := json.Marshal(s)
 	if err != nil {
-		return nil, nil, err
+		panic(fmt.Sprintf("tool: %q: the schema cannot be written: %v", d.info.Name, err))
 	}
-	resolved, err := s.Resolve(nil)
-	return raw, resolved, err
+	return raw
 }
 
 // Info implements [Tool].
-func (t *function[In, Out]) Info() Info { return t.info }
+func (t *function[In, Out]) Info() Info { return t.written() }
+
+func (t *function[In, Out]) name() string { return t.definition.info.Name }
 
 // Run implements [Tool].
 func (t *function[In, Out]) Run(ctx context.Context, req Request) (Result, error) {
@@ -185,10 +200,6 @@ func (t *function[In, Out]) decode(input json.RawMessage) (in In, misfit string)
 	return in, ""
 }
 
-// addresses would make the same panic read differently every time, and tell a
-// model nothing.
-var addresses = regexp.MustCompile(`0x[0-9a-fA-F]+`)
-
 // guarded calls the function and turns a panic into an error.
 func (t *function[In, Out]) guarded(ctx context.Context, c *Call, in In, onPanic func(any, []byte)) (out Out, err error) {
 	defer func() {
@@ -196,6 +207,9 @@ func (t *function[In, Out]) guarded(ctx context.Context, c *Call, in In, onPanic
 			if onPanic != nil {
 				onPanic(v, debug.Stack())
 			}
+			// Addresses would make the same panic read differently every time,
+			// and tell a model nothing.
+			addresses := regexp.MustCompile(`0x[0-9a-fA-F]+`)
 			err = errors.New("panic: " + addresses.ReplaceAllString(fmt.Sprint(v), "0x…"))
 		}
 	}()

@@ -114,7 +114,8 @@ func TestInputIsCheckedAgain(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"a":"x","b":1}`:    "x",
 		`{"A":"x"}`:          "The arguments do not fit:\n- validating root: unexpected additional properties [\"A\"]",
-		`{"a":"z","b":""}`:   "The arguments do not fit:\n- validating root: validating /properties/a: enum: z does not equal any of: [x y]",
+		`{"a":"z","b":1}`:    "The arguments do not fit:\n- validating root: validating /properties/a: enum: z does not equal any of: [x y]",
+		`{"a":"x","b":""}`:   "The arguments do not fit:\n- validating root: validating /properties/b: type:  has type \"string\", want \"integer\"",
 		`{"a":"x","a":""}`:   "The arguments do not fit:\n- /a: is given twice",
 		`{"a":"x","b":1e30}`: "The arguments do not fit:\n- json: cannot unmarshal number 1e30 into Go struct field .b of type int",
 		``:                   "The arguments do not fit:\n- is empty and not JSON; an object without members is {}",
@@ -254,6 +255,17 @@ func TestHooks(t *testing.T) {
 	if failed := run(t, Wrap(returning("", errors.New("e")), hooks("x", nil)), "{}"); !failed.IsError || len(failed.Extra) != 1 {
 		t.Errorf("failed = %+v", failed)
 	}
+}
+
+func TestSchemaThatCannotBeWrittenFailsInfo(t *testing.T) {
+	tl := Define("t", "d", func(context.Context, *Call, text) (string, error) { return "", nil },
+		EditInput(func(s *jsonschema.Schema) { s.Properties["text"].Default = json.RawMessage("{") }))
+	defer func() {
+		if got := fmt.Sprint(recover()); !strings.Contains(got, `tool: "t": the schema cannot be written`) {
+			t.Errorf("panic %q", got)
+		}
+	}()
+	tl.Info()
 }
 
 func ExampleDefine() {

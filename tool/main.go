@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
@@ -41,16 +40,15 @@ const (
 // TOOLFLEET_FD names. Without it, by hand in a terminal, the answer is printed
 // on stdout and progress on stderr. A single tool answers whatever name was
 // called; of several, TOOLFLEET_TOOL chooses. With --describe the tools' infos
-// are printed as a JSON list. SIGTERM and SIGINT cancel the function's context.
+// are printed as a JSON list. SIGTERM and SIGINT cancel the function's context,
+// from the function's first look at it on, and 20 ms after the start at the
+// latest; a signal before that ends the process.
 func Main(tools ...Tool) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	code := program{
+	os.Exit(program{
 		tools: tools, args: os.Args[1:], getenv: os.Getenv,
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		open: openFD,
-	}.run(ctx)
-	stop()
-	os.Exit(code)
+	}.run(newSignalled(unheard, hear(context.Background()))))
 }
 
 // program is one run of a tool program, with its surroundings as fields.
@@ -80,7 +78,7 @@ func (p program) run(ctx context.Context) int {
 	}
 	req := Request{ID: p.getenv(EnvCallID), Name: p.getenv(EnvTool), Input: input, OnPanic: p.panicked}
 	if req.Name == "" {
-		req.Name = t.Info().Name
+		req.Name = nameOf(t)
 	}
 	fd := p.getenv(EnvFD)
 	if fd == "" {
@@ -167,10 +165,10 @@ func (p program) choose() (Tool, error) {
 	name := p.getenv(EnvTool)
 	var names []string
 	for _, t := range p.tools {
-		if t.Info().Name == name {
+		if nameOf(t) == name {
 			return t, nil
 		}
-		names = append(names, t.Info().Name)
+		names = append(names, nameOf(t))
 	}
 	return nil, fmt.Errorf("set %s to one of: %s", EnvTool, strings.Join(names, ", "))
 }

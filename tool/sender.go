@@ -9,21 +9,21 @@ import (
 )
 
 // sender writes updates in a goroutine of its own, so that a reader that
-// stalls never stalls the tool. It holds one update: the latest wins.
+// stalls never stalls the tool. It holds one update: the latest wins. The
+// goroutine starts with the first update: most tools send none.
 type sender struct {
 	out  io.Writer
 	wake chan struct{} // written by send, closed by close
 	done chan struct{} // closed when the goroutine has ended
 
-	mu   sync.Mutex // guards next and over
-	next *Update
-	over bool
+	mu      sync.Mutex // guards the rest
+	next    *Update
+	running bool
+	over    bool
 }
 
 func newSender(out io.Writer) *sender {
-	s := &sender{out: out, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	go s.run()
-	return s
+	return &sender{out: out, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // send puts u in the place of the update that waits, if one does.
@@ -34,6 +34,10 @@ func (s *sender) send(u Update) {
 		return
 	}
 	s.next = &u
+	if !s.running {
+		s.running = true
+		go s.run()
+	}
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -46,8 +50,11 @@ func (s *sender) close() {
 	s.mu.Lock()
 	s.over = true
 	close(s.wake)
+	running := s.running
 	s.mu.Unlock()
-	<-s.done
+	if running {
+		<-s.done
+	}
 }
 
 func (s *sender) run() {

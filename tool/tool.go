@@ -23,6 +23,15 @@ type Tool interface {
 	Run(ctx context.Context, req Request) (Result, error)
 }
 
+// nameOf is t.Info().Name, without the schemas where those are still to be
+// written.
+func nameOf(t Tool) string {
+	if t, ok := t.(interface{ name() string }); ok {
+		return t.name()
+	}
+	return t.Info().Name
+}
+
 // Request is one call, as a tool receives it.
 type Request struct {
 	// ID is the toolCallId.
@@ -76,6 +85,8 @@ type hooked struct {
 	Tool
 	hooks Hooks
 }
+
+func (t hooked) name() string { return nameOf(t.Tool) }
 
 func (t hooked) Run(ctx context.Context, req Request) (Result, error) {
 	r, err := t.run(ctx, req)
