@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sort"
+	"strconv"
 	"time"
 
 	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/results"
 	"github.com/toolfleet/toolfleet/sandbox"
@@ -141,7 +144,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 	voice := a.newVoice(ctx, started, func() { late(errLate) })
 	sb, exit, err := a.runIn(runCtx, sb, sandbox.Process{
 		Argv:        spec.Command,
-		Env:         environ(spec.Env, a.job.Call),
+		Env:         environ(spec, a.job.Call),
 		Dir:         spec.Workdir,
 		User:        spec.User,
 		Stdin:       args,
@@ -240,12 +243,21 @@ func plain(kind call.Kind, image string) string {
 	return "the fleet failed; the operator's log says why"
 }
 
-// environ is the tool's environment: the spec's and the call's identity.
-func environ(env map[string]string, c call.Call) []string {
-	out := make([]string, 0, len(env)+2)
-	for k, v := range env {
+// environ is the tool's environment: the spec's, the processors it may use, and
+// the call's identity. A Go program would look for its limit in its cgroup,
+// which a sandbox does not show, and start a thread for each processor of the
+// machine; a spec that says otherwise has it its way.
+func environ(spec *catalog.Spec, c call.Call) []string {
+	out := make([]string, 0, len(spec.Env)+3)
+	for k, v := range spec.Env {
 		out = append(out, k+"="+v)
+	}
+	if _, set := spec.Env[maxProcs]; !set && spec.Limits.CPU > 0 {
+		out = append(out, maxProcs+"="+strconv.Itoa(int(math.Ceil(spec.Limits.CPU))))
 	}
 	sort.Strings(out)
 	return append(out, "TOOLFLEET_CALL_ID="+c.ToolCallID, "TOOLFLEET_TOOL="+c.Tool)
 }
+
+// maxProcs tells Go how many threads may run at once.
+const maxProcs = "GOMAXPROCS"
