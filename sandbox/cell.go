@@ -37,7 +37,11 @@ func (s *Sandbox) prepare(ctx context.Context) {
 	s.mu.Lock()
 	stream := s.served + 1
 	s.mu.Unlock()
-	payload, err := json.Marshal(wire.Cell{Disk: s.spec.Limits.WithDefaults().Disk})
+	want := wire.Cell{Disk: s.spec.Limits.WithDefaults().Disk}
+	if stream == 1 {
+		want.Seccomp = s.seccomp()
+	}
+	payload, err := json.Marshal(want)
 	if err == nil {
 		err = s.send(ctx, wire.KindPrepare, stream, payload)
 	}

@@ -226,9 +226,6 @@ func (r *run) takeExit(f wire.Frame) error {
 		r.first.exit = &exit // it was being ended, and this is how it went
 	}
 	r.endLocked(ending{exit: &exit})
-	if r.first.cause != "" {
-		r.first.exit = &exit // it was asked to end, or killed in its cell
-	}
 	r.hasExited, r.left = true, exit.Left
 	close(r.exited)
 	return nil

@@ -28,7 +28,11 @@ var errRanBefore = errors.New("sandbox: a sandbox serves one call, and this one 
 // all of them end, or the sandbox was killed and seen empty.
 func (s *Sandbox) Run(ctx context.Context, p Process, sink Sink) (Exit, error) {
 	r := newRun(p, sink)
-	start, err := newStart(p, s.hello, s.seccomp())
+	var filter []byte
+	if !s.cells() { // cells have theirs already
+		filter = s.seccomp()
+	}
+	start, err := newStart(p, s.hello, filter)
 	if err := s.begin(r); err != nil {
 		return Exit{}, err
 	}
@@ -192,20 +196,31 @@ func (s *Sandbox) killByAgent(ctx context.Context, r *run) bool {
 	return false
 }
 
-// feed sends the start and the stdin of r. It ends with r, or when the stream
-// breaks, which the reader sees as well.
+// feed sends the start and the stdin of r; the first chunk of it, which mostly
+// is all, goes out with the start. It ends with r, or when the stream breaks,
+// which the reader sees as well.
 func (r *run) feed(out *wire.Writer, start, stdin []byte) {
 	defer close(r.fed)
-	if err := out.Frame(wire.KindStart, r.stream, start); err != nil {
-		r.end(ending{lost: err})
-		return
-	}
-	for len(stdin) > 0 {
-		n := r.window(min(len(stdin), wire.MaxChunk))
-		if n == 0 || out.Frame(wire.KindStdin, r.stream, stdin[:n]) != nil {
+	frames := []wire.Frame{{Kind: wire.KindStart, Stream: r.stream, Payload: start}}
+	for {
+		if len(stdin) > 0 {
+			n := r.window(min(len(stdin), wire.MaxChunk))
+			if n == 0 {
+				return
+			}
+			frames = append(frames, wire.Frame{Kind: wire.KindStdin, Stream: r.stream, Payload: stdin[:n]})
+			stdin = stdin[n:]
+		}
+		if len(stdin) == 0 {
+			frames = append(frames, wire.Frame{Kind: wire.KindStdinClose, Stream: r.stream})
+		}
+		if err := out.Frames(frames...); err != nil {
+			r.end(ending{lost: err})
 			return
 		}
-		stdin = stdin[n:]
+		if len(stdin) == 0 {
+			return
+		}
+		frames = frames[:0]
 	}
-	_ = out.Frame(wire.KindStdinClose, r.stream, nil)
 }

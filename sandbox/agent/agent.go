@@ -63,8 +63,9 @@ type agent struct {
 	once  sync.Once
 
 	// serve's alone:
-	tool *tool // the last start
-	next *cell // made ahead, for the start to come
+	tool    *tool  // the last start
+	next    *cell  // made ahead, for the start to come
+	seccomp []byte // of the tools in cells
 }
 
 // end ends the agent's life, the first time it is called.
@@ -116,6 +117,9 @@ func (a *agent) prepare(f wire.Frame) error {
 	if err := wire.Decode(f, &want); err != nil {
 		return err
 	}
+	if len(want.Seccomp) > 0 {
+		a.seccomp = want.Seccomp
+	}
 	a.next = newCell(want)
 	return nil
 }
@@ -130,6 +134,9 @@ func (a *agent) start(f wire.Frame) error {
 	var s wire.Start
 	if err := wire.Decode(f, &s); err != nil {
 		return err
+	}
+	if len(s.Seccomp) == 0 {
+		s.Seccomp = a.seccomp
 	}
 	t := &tool{stream: f.Stream, out: a.out, stdin: newStdin(), cell: a.next, over: make(chan struct{})}
 	a.tool, a.next = t, nil

@@ -166,10 +166,15 @@ func (c *cell) startInit(alone bool) error {
 	return unix.Setns(fd, unix.CLONE_NEWPID)
 }
 
-// mountProc has a process of the cell's pid namespace mount /proc, since a
-// /proc is of the namespace of whoever mounts it, and the thread's own is still
-// the container's.
+// mountProc mounts the cell's /proc. A /proc is of the pid namespace of whoever
+// mounts it, and the thread's own is still the container's. Linux 6.17 and later
+// can be told another; before, and in gVisor, a process of the cell's has to do
+// it.
 func mountProc() error {
+	err := unix.Mount("proc", "/proc", "proc", procFlags, "pidns=/proc/thread-self/ns/pid_for_children")
+	if !errors.Is(err, unix.EINVAL) {
+		return err
+	}
 	pid, err := syscall.ForkExec(MountProcPath, []string{"mount-proc"}, &syscall.ProcAttr{Dir: "/"})
 	if err != nil {
 		return err

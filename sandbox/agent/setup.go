@@ -22,12 +22,18 @@ func setUp(cells bool) {
 	// process, and a tool with the agent's user may send them; the host's way
 	// to end an agent is SIGKILL or the end of its stdin. Dropped and not
 	// ignored: an ignored signal would stay ignored in the tool.
-	signal.Notify(make(chan os.Signal, 1))
-	ignoreTheRest()
+	//
+	// A tool in a cell cannot reach the agent, and its agent forks three times
+	// for each call: handlers that a child has to reset cost each fork 65 system
+	// calls.
+	if !cells {
+		signal.Notify(make(chan os.Signal, 1))
+		ignoreTheRest()
+	}
 	// Whatever the agent was given beyond its stdio is not the tool's. An old
 	// kernel that does not know the call has a runtime that gives nothing.
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
-	runtime.GOMAXPROCS(2)
+	runtime.GOMAXPROCS(maxProcs(cells))
 	reserveThreads(spareThreads)
 	if os.Getpid() == 1 {
 		limitUser(cells)
@@ -37,6 +43,16 @@ func setUp(cells bool) {
 	// Without a pid namespace the tool's orphans would go to the host's init,
 	// where nobody finds them.
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+}
+
+// maxProcs is how many threads run Go at a time. With two, a tool's output flows
+// while something else is done. An agent of cells has little to do at a time, and
+// more of it is waking threads than work, so one is faster.
+func maxProcs(cells bool) int {
+	if cells {
+		return 1
+	}
+	return 2
 }
 
 // ignoreTheRest ignores the signals that the Go runtime takes no notice of: the

@@ -69,6 +69,10 @@ func (s *stdin) drop() {
 	s.more.Signal()
 }
 
+// creditEvery is how much is taken before the host is told, and another frame
+// sent. Most arguments are shorter than that, and the host needs no credit then.
+const creditEvery = wire.StdinWindow / 4
+
 // run writes to file what the host sends, credits it, and closes file at the
 // end. A tool that closes its stdin, or ends without having read it, fails
 // nothing: the bytes are dropped and credited all the same. A nil file drops
@@ -76,6 +80,7 @@ func (s *stdin) drop() {
 func (s *stdin) run(file *os.File, credit func(n int)) {
 	defer close(s.done)
 	var batch []byte
+	taken := 0
 	for {
 		var last bool
 		batch, last = s.next(batch)
@@ -86,12 +91,13 @@ func (s *stdin) run(file *os.File, credit func(n int)) {
 				file = nil
 			}
 		}
-		if len(batch) > 0 {
-			s.settle(len(batch))
-			credit(len(batch))
-		}
 		if last {
 			return
+		}
+		if taken += len(batch); taken >= creditEvery {
+			s.settle(taken)
+			credit(taken)
+			taken = 0
 		}
 	}
 }

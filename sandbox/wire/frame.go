@@ -67,7 +67,7 @@ var kinds = [...]struct {
 	KindMessage:     {"message", MaxMessage},
 	KindExit:        {"exit", 16 << 10},
 	KindSignal:      {"signal", 1},
-	KindPrepare:     {"prepare", 4 << 10},
+	KindPrepare:     {"prepare", 64 << 10},
 }
 
 // known reports whether k is a kind of this version.

@@ -49,7 +49,8 @@ type Start struct {
 	UID int    `json:"uid"`
 	GID int    `json:"gid"`
 	// Seccomp is a compiled filter: an array of struct sock_filter in the
-	// machine's byte order. Empty loads none.
+	// machine's byte order. Empty loads none, or in a cell the one that came
+	// with a prepare.
 	Seccomp []byte `json:"seccomp,omitempty"`
 	// Rlimits are set before the tool starts.
 	Rlimits []Rlimit `json:"rlimits,omitempty"`
@@ -62,6 +63,9 @@ type Start struct {
 type Cell struct {
 	// Disk is the size of all its writable places together, in bytes.
 	Disk int64 `json:"disk"`
+	// Seccomp is the filter of the tools in this and all later cells, as in
+	// Start. It comes once, so that it need not be read for every call.
+	Seccomp []byte `json:"seccomp,omitempty"`
 }
 
 // Rlimit is one resource limit.

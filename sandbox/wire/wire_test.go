@@ -186,3 +186,22 @@ func BenchmarkFrames(b *testing.B) {
 		}
 	}
 }
+
+// TestFrames: frames written together are read one by one, and one that is
+// refused keeps the others back.
+func TestFrames(t *testing.T) {
+	var b bytes.Buffer
+	w := wire.NewWriter(&b)
+	if err := w.Frames(wire.Frame{Kind: wire.KindPing}, wire.Frame{Kind: wire.KindPing, Payload: make([]byte, 9)}); !errors.Is(err, wire.ErrFrame) || b.Len() != 0 {
+		t.Fatalf("got %v and %d bytes", err, b.Len())
+	}
+	if err := w.Frames(wire.Frame{Kind: wire.KindStdin, Stream: 7, Payload: []byte("x")}, wire.Frame{Kind: wire.KindStdinClose, Stream: 7}); err != nil {
+		t.Fatal(err)
+	}
+	r := wire.NewReader(&b)
+	for _, want := range []wire.Kind{wire.KindStdin, wire.KindStdinClose} {
+		if f, err := r.Next(); err != nil || f.Kind != want || f.Stream != 7 {
+			t.Errorf("got %v, %v, want %v", f, err, want)
+		}
+	}
+}

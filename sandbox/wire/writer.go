@@ -23,20 +23,39 @@ func NewWriter(w io.Writer) *Writer { return &Writer{w: w, lock: make(chan struc
 // Frame writes one frame, in one Write of the underlying writer. It refuses
 // what the reader on the other side would refuse.
 func (w *Writer) Frame(kind Kind, stream uint32, payload []byte) error {
-	if !kind.known() {
-		return fmt.Errorf("%w: %v is unknown", ErrFrame, kind)
-	}
-	if limit := kinds[kind].max; len(payload) > limit {
-		return fmt.Errorf("%w: %v of %d bytes, at most %d are allowed", ErrFrame, kind, len(payload), limit)
+	return w.Frames(Frame{kind, stream, payload})
+}
+
+// Frames writes several frames in one Write, for a conversation that need not
+// wake the other side for each of them.
+func (w *Writer) Frames(frames ...Frame) error {
+	for _, f := range frames {
+		if err := check(f); err != nil {
+			return err
+		}
 	}
 	w.lock <- struct{}{}
 	defer func() { <-w.lock }()
-	w.buf = binary.BigEndian.AppendUint32(w.buf[:0], uint32(len(payload)))
-	w.buf = append(w.buf, byte(kind))
-	w.buf = binary.BigEndian.AppendUint32(w.buf, stream)
-	w.buf = append(w.buf, payload...)
+	w.buf = w.buf[:0]
+	for _, f := range frames {
+		w.buf = binary.BigEndian.AppendUint32(w.buf, uint32(len(f.Payload)))
+		w.buf = append(w.buf, byte(f.Kind))
+		w.buf = binary.BigEndian.AppendUint32(w.buf, f.Stream)
+		w.buf = append(w.buf, f.Payload...)
+	}
 	_, err := w.w.Write(w.buf)
 	return err
+}
+
+// check refuses a frame that the other side would refuse.
+func check(f Frame) error {
+	if !f.Kind.known() {
+		return fmt.Errorf("%w: %v is unknown", ErrFrame, f.Kind)
+	}
+	if limit := kinds[f.Kind].max; len(f.Payload) > limit {
+		return fmt.Errorf("%w: %v of %d bytes, at most %d are allowed", ErrFrame, f.Kind, len(f.Payload), limit)
+	}
+	return nil
 }
 
 // JSON writes one frame whose payload is v as JSON.
