@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"regexp"
 	"strconv"
@@ -44,7 +45,9 @@ func (b *bench) leftovers(ctx context.Context) (left map[string]int, err error) 
 	if err := f.mixed(ctx, b.c.Mixed); err != nil {
 		return nil, err
 	}
-	for deadline := time.Now().Add(settleTime); ; {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(settleTime); ; <-tick.C {
 		now, err := f.count(ctx, b.c)
 		if err != nil {
 			return nil, err
@@ -104,7 +107,9 @@ func (f *fleet) count(ctx context.Context, c Config) (map[string]int, error) {
 	if err := f.full(ctx); err != nil {
 		return nil, err
 	}
+	// Ours are not its.
 	f.http.CloseIdleConnections()
+	http.DefaultClient.CloseIdleConnections() // of package client
 	host, err := containerd.Look(ctx, f.state(), c.Agent)
 	if err != nil {
 		return nil, err
