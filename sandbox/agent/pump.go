@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -28,10 +29,15 @@ func newPump(file *os.File, take func([]byte) error) *pump {
 	return &pump{file: file, fd: int(file.Fd()), take: take}
 }
 
+// chunks are used again by the next call of a sandbox of cells.
+var chunks = sync.Pool{New: func() any { return new([wire.MaxChunk]byte) }}
+
 // run reads until the end of the pipe, or until stop and then what is in it.
 func (p *pump) run() {
 	defer func() { _ = p.file.Close() }()
-	buf := make([]byte, wire.MaxChunk)
+	chunk := chunks.Get().(*[wire.MaxChunk]byte)
+	defer chunks.Put(chunk)
+	buf := chunk[:]
 	for {
 		n, err := p.file.Read(buf)
 		if n > 0 {

@@ -229,7 +229,7 @@ func keyed(raw []byte, key string) int64 {
 }
 
 func readKeyed(path, key string) int64 {
-	raw, err := os.ReadFile(path)
+	raw, err := readCounters(path)
 	if err != nil {
 		return 0
 	}
@@ -237,6 +237,27 @@ func readKeyed(path, key string) int64 {
 }
 
 func readInt(path string) int64 {
-	n, _ := strconv.ParseInt(readTrim(path), 10, 64)
+	raw, err := readCounters(path)
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
 	return n
+}
+
+// readCounters reads a file of a group at one stroke. They are read for every
+// call, and os.ReadFile would ask for the size, put the file into the poller and
+// read it twice.
+func readCounters(path string) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+	buf := make([]byte, 1024)
+	n, err := unix.Read(fd, buf)
+	if err != nil {
+		return nil, &os.PathError{Op: "read", Path: path, Err: err}
+	}
+	return buf[:n], nil
 }

@@ -51,7 +51,7 @@ func (v cgroupV1) usage(path string) (sandbox.Usage, error) {
 	var u sandbox.Usage
 	// oom_kill counts kills. failcnt and under_oom do not: reclaim may have
 	// helped, and the moment passes.
-	oom, err := os.ReadFile(filepath.Join(v.dir("memory", path), "memory.oom_control"))
+	oom, err := readCounters(filepath.Join(v.dir("memory", path), "memory.oom_control"))
 	if err != nil {
 		return u, fmt.Errorf("containerd: read counters: %w", err)
 	}

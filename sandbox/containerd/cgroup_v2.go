@@ -31,7 +31,7 @@ func (v cgroupV2) usage(path string) (sandbox.Usage, error) {
 	var u sandbox.Usage
 	dir := v.dir(path)
 	// oom counts tries, of which some end well; oom_kill counts the dead.
-	events, err := os.ReadFile(filepath.Join(dir, "memory.events"))
+	events, err := readCounters(filepath.Join(dir, "memory.events"))
 	if err != nil {
 		return u, fmt.Errorf("containerd: read counters: %w", err)
 	}
