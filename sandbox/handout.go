@@ -26,6 +26,9 @@ func (p *Pool) Get(ctx context.Context, spec Spec) (sb *Sandbox, warm bool, err 
 // sandbox is started: it calls cold then. An error of cold is Take's, and
 // nothing is started.
 func (p *Pool) Take(ctx context.Context, spec Spec, cold func(context.Context) error) (sb *Sandbox, warm bool, err error) {
+	if ctx.Err() != nil {
+		return nil, false, fmt.Errorf("sandbox: no sandbox for a call that is over: %w", context.Cause(ctx))
+	}
 	sh, k, err := p.arrive(spec)
 	if err != nil {
 		return nil, false, err
@@ -84,12 +87,14 @@ func (p *Pool) take(sh *shelf) kept {
 	return kept{}
 }
 
-// check asks the agent of k for an answer, unless it has just given one.
+// check asks the agent of k for an answer, unless it has just given one. The end
+// of the call does not end the question: it says nothing about the agent, and
+// one call after another would be the end of every warm sandbox.
 func (p *Pool) check(ctx context.Context, k kept) error {
 	if k.Alive() && time.Since(k.answered) < trustTime {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	ctx, cancel := detached(ctx, checkTimeout)
 	defer cancel()
 	return k.Check(ctx)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/toolfleet/toolfleet/sandbox"
+	"github.com/toolfleet/toolfleet/sandbox/wire"
 )
 
 // TestTakeSaysBeforeItStarts: a warm sandbox is handed out without a word, and an
@@ -39,6 +40,38 @@ func TestTakeSaysBeforeItStarts(t *testing.T) {
 		mustBe(t, "stats", p.Stats(), sandbox.PoolStats{Warm: 1})
 		if _, after := rt.count(); after != before+2 { // the cold one, and the refill
 			t.Errorf("%d starts, want 2", after-before)
+		}
+	})
+}
+
+// TestTakeOfACallThatIsOver: a call that was cancelled, before or while an agent
+// is asked whether it lives, costs the pool no warm sandbox.
+func TestTakeOfACallThatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		rt := &fakeRuntime{agent: func(a *fakeAgent) {
+			a.hello()
+			for f, err := a.Next(); err == nil; f, err = a.Next() {
+				cancel()
+				_ = a.Frame(wire.KindPong, f.Stream, f.Payload)
+			}
+		}}
+		p, _ := runPool(t, sandbox.PoolConfig{Runtime: rt})
+		p.Want(specA, 3, 3)
+		settle(10 * time.Second)
+		_, before := rt.count()
+		sb, warm, err := p.Get(ctx, specA)
+		if err != nil || !warm {
+			t.Fatalf("cancelled while its agent was asked: %v, %v", warm, err)
+		}
+		p.Release(sb)
+		if _, _, err := p.Get(ctx, specA); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled before: %v", err)
+		}
+		settle(10 * time.Second)
+		mustBe(t, "stats", p.Stats(), sandbox.PoolStats{Warm: 3})
+		if _, after := rt.count(); after != before+1 { // for the one that was handed out
+			t.Errorf("%d refills, want 1", after-before)
 		}
 	})
 }
