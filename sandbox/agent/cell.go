@@ -134,7 +134,7 @@ func (c *cell) make() error {
 	if err := c.startInit(alone); err != nil {
 		return fmt.Errorf("make a cell: start its init: %w", err)
 	}
-	if err := mountProc(); err != nil {
+	if err := mountProc(alone); err != nil {
 		return fmt.Errorf("make a cell: mount /proc: %w", err)
 	}
 	if err := hideProc(); err != nil {
@@ -168,12 +168,15 @@ func (c *cell) startInit(alone bool) error {
 
 // mountProc mounts the cell's /proc. A /proc is of the pid namespace of whoever
 // mounts it, and the thread's own is still the container's. Linux 6.17 and later
-// can be told another; before, and in gVisor, a process of the cell's has to do
-// it.
-func mountProc() error {
-	err := unix.Mount("proc", "/proc", "proc", procFlags, "pidns=/proc/thread-self/ns/pid_for_children")
-	if !errors.Is(err, unix.EINVAL) {
-		return err
+// can be told another, earlier ones refuse the option; there a process of the
+// cell's has to do it. So it has when alone, in gVisor, which takes no notice of
+// the option and would mount the container's.
+func mountProc(alone bool) error {
+	if !alone {
+		err := unix.Mount("proc", "/proc", "proc", procFlags, "pidns=/proc/thread-self/ns/pid_for_children")
+		if !errors.Is(err, unix.EINVAL) {
+			return err
+		}
 	}
 	pid, err := syscall.ForkExec(MountProcPath, []string{"mount-proc"}, &syscall.ProcAttr{Dir: "/"})
 	if err != nil {
