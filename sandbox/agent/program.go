@@ -88,7 +88,8 @@ type execError struct{ sentence string }
 func (e *execError) Error() string { return e.sentence }
 
 // newExecError finds the words for err. ForkExec does not tell a working
-// directory that is missing from a program that is, so this looks again.
+// directory that is missing from a program that is, so this looks again. What is
+// not the author's mistake comes back as another kind of error.
 func newExecError(p program, err error) error {
 	if info, statErr := os.Stat(p.Dir); errors.Is(statErr, fs.ErrNotExist) || statErr == nil && !info.IsDir() {
 		return &execError{fmt.Sprintf("the working directory %s does not exist", p.Dir)}
@@ -96,6 +97,11 @@ func newExecError(p program, err error) error {
 	switch {
 	case len(p.Argv) == 0:
 		return &execError{"there is no program to run"}
+	case errors.Is(err, unix.ENOMEM):
+		// Not for want of the tool's memory, which ends in a kill: the kernel
+		// has none, or has killed the init of the tool's cell, after which it
+		// says the same.
+		return fmt.Errorf("start %s: %w", p.path, err)
 	case errors.Is(err, unix.ENOENT) && p.path == p.Argv[0] && !strings.Contains(p.path, "/"):
 		return &execError{fmt.Sprintf("%s: no such program in PATH", p.path)}
 	case errors.Is(err, unix.ENOENT):

@@ -2,9 +2,16 @@ package sandboxtest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/toolfleet/toolfleet/sandbox"
 )
@@ -16,6 +23,7 @@ func (s *suite) testCells(t *testing.T) {
 	t.Run("ManyCalls", s.testManyCalls)
 	t.Run("UsageIsTheCalls", s.testUsageOfACall)
 	t.Run("AnomalyEndsReuse", s.testAnomaly)
+	t.Run("KilledWhileItWaits", s.testKilledCell)
 }
 
 // next runs p as the next call of sb.
@@ -122,5 +130,77 @@ func (s *suite) testAnomaly(t *testing.T) {
 				t.Error("it served another call")
 			}
 		})
+	}
+}
+
+// testKilledCell: a cell whose init somebody outside has killed before its call
+// came is no mistake of the tool's author, and the call may have another.
+func (s *suite) testKilledCell(t *testing.T) {
+	if s.OwnKernel != "" {
+		return
+	}
+	sb := s.open(t)
+	killAndSee(t, cellInit(t, sb.ID()))
+	exit, err := sb.Run(testContext(t), s.probe("exit", "0"), sandbox.Sink{})
+	if err == nil || !exit.Started.IsZero() {
+		t.Errorf("cause %q (%s), error %v", exit.Cause, exit.Detail, err)
+	}
+	if sb.Reusable() {
+		t.Error("reusable")
+	}
+}
+
+// cellInit waits for the cell that the sandbox id makes ahead, and returns the
+// pid of its init.
+func cellInit(t *testing.T, id string) int {
+	t.Helper()
+	ctx := testContext(t)
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for {
+		dirs, err := filepath.Glob("/proc/[0-9]*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range dirs {
+			name, _ := os.ReadFile(filepath.Join(dir, "comm"))
+			group, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
+			if string(name) == "init\n" && bytes.Contains(group, []byte(id)) {
+				pid, err := strconv.Atoi(filepath.Base(dir))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return pid
+			}
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			t.Fatal("no cell was made")
+		}
+	}
+}
+
+// killAndSee kills a process and returns when it is dead, whether or not its
+// parent has taken notice.
+func killAndSee(t *testing.T, pid int) {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(poll, 10_000)
+		if n == 1 {
+			return
+		}
+		if !errors.Is(err, unix.EINTR) {
+			t.Fatalf("process %d does not die: %v", pid, err)
+		}
 	}
 }
