@@ -36,7 +36,7 @@ type Sandbox struct {
 	spec    Spec
 	born    time.Time
 	out     *wire.Writer
-	sends   sync.WaitGroup // frames being sent
+	sends   sync.WaitGroup // frames being sent; Go only under mu and while not closed
 
 	hello   wire.Hello    // written before greeted is closed, then read only
 	greeted chan struct{} // closed by the reader at the hello
@@ -51,6 +51,7 @@ type Sandbox struct {
 	spent  bool       // no other run may follow
 	before Usage      // the counters when the last run began
 	pinged int        // pings that no pong answered
+	closed bool       // nothing is sent any more, and Close waits for what is
 }
 
 // Open starts the sandbox id and waits for its agent's hello. ctx bounds the
@@ -150,6 +151,7 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	r := s.run
+	s.closed = true
 	s.mu.Unlock()
 	if err := waitFor(ctx, s.gone); err != nil {
 		return fmt.Errorf("sandbox: close %s: its stream did not end: %w", s.ID(), err)
@@ -168,12 +170,20 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	return nil
 }
 
+var errClosed = errors.New("the sandbox is closed")
+
 // send sends one frame and waits for that no longer than ctx: an agent that
 // does not read must not hold up its host. A frame that is stuck ends with the
 // stream, and Close waits for it.
 func (s *Sandbox) send(ctx context.Context, kind wire.Kind, stream uint32, payload []byte) error {
 	sent := make(chan error, 1)
-	s.sends.Go(func() { sent <- s.out.Frame(kind, stream, payload) })
+	s.mu.Lock()
+	if s.closed {
+		sent <- errClosed
+	} else {
+		s.sends.Go(func() { sent <- s.out.Frame(kind, stream, payload) })
+	}
+	s.mu.Unlock()
 	select {
 	case err := <-sent:
 		return err
