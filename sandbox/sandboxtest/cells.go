@@ -104,6 +104,13 @@ func (s *suite) testUsageOfACall(t *testing.T) {
 	if big.Usage.PeakMemory < 64<<20 || small.Usage.PeakMemory > big.Usage.PeakMemory/2 {
 		t.Errorf("peaks of %d and then %d bytes", big.Usage.PeakMemory, small.Usage.PeakMemory)
 	}
+	// The files of a call are memory too, until its disk is gone.
+	filled := s.next(t, sb, s.probe("keep", "/tmp/file", "24"))
+	expect(t, filled, sandbox.CauseExited)
+	empty := s.next(t, sb, s.probe("exit", "0"))
+	if filled.Usage.PeakMemory < 24<<20 || empty.Usage.PeakMemory > filled.Usage.PeakMemory/2 {
+		t.Errorf("peaks of %d with files and then %d bytes", filled.Usage.PeakMemory, empty.Usage.PeakMemory)
+	}
 	if big.Usage.CPU <= 0 || small.Usage.CPU <= 0 || small.Usage.CPU > big.Usage.CPU {
 		t.Errorf("processor time of %v and then %v", big.Usage.CPU, small.Usage.CPU)
 	}

@@ -51,6 +51,7 @@ var modes = map[string]func(args []string) int{
 	"attack":      func([]string) int { return attack() },
 	"reopen":      func([]string) int { return reopen() },
 	"write":       write,
+	"keep":        keep,
 
 	"balloon":  balloon,
 	"read-all": func([]string) int { return readAll() },
@@ -291,6 +292,20 @@ func fill(args []string) int {
 			return 1
 		}
 	}
+}
+
+// keep writes a file of so many MiB.
+func keep(args []string) int {
+	f, err := os.Create(args[0])
+	block := make([]byte, 1<<20)
+	for n := atoi(args[1]); n > 0 && err == nil; n-- {
+		_, err = f.Write(block)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
 // reopen writes through /dev/stdout, as shell scripts do.
