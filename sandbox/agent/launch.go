@@ -13,7 +13,8 @@ import (
 // program is what launch starts: a start frame with every default filled in.
 type program struct {
 	wire.Start
-	path string // Argv[0], once it was looked up
+	path   string   // Argv[0], once it was looked up
+	places []string // the tool's own directories
 }
 
 // launched is a tool that runs, and the agent's ends of its pipes.
@@ -50,6 +51,9 @@ func launch(p program) (*launched, error) {
 // lockDownAndFork locks the calling thread down for good and starts p from it.
 func lockDownAndFork(p program) (_ *launched, err error) {
 	p.lookUp() // in a cell, here is where its files are seen
+	if err := p.own(); err != nil {
+		return nil, err
+	}
 	if err := dropPrivileges(p.UID, p.GID); err != nil {
 		return nil, err
 	}

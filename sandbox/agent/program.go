@@ -24,7 +24,21 @@ func (a *agent) program(s wire.Start) program {
 	if s.Dir == "" {
 		s.Dir = a.cfg.Workspace
 	}
-	return program{Start: s}
+	return program{Start: s, places: []string{a.cfg.Workspace, a.cfg.Home}}
+}
+
+// own gives a tool with a user of its own the directories that were made for the
+// usual one. A user that does not exist is told of when the tool becomes it.
+func (p *program) own() error {
+	if os.Geteuid() != 0 || p.UID == wire.ToolUser && p.GID == wire.ToolUser {
+		return nil
+	}
+	for _, place := range p.places {
+		if err := os.Chown(place, p.UID, p.GID); err != nil && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("give the tool its directory: %w", err)
+		}
+	}
+	return nil
 }
 
 // lookUp finds the file to execute.

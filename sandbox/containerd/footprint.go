@@ -15,8 +15,8 @@ import (
 
 // Footprint is what idle sandboxes keep in memory.
 type Footprint struct {
-	// Sandboxes is how many there are.
-	Sandboxes int
+	// Sandboxes is how many there are, and Shims how many shims serve them.
+	Sandboxes, Shims int
 	// Bytes is the proportional set size of their processes and of the shims
 	// that serve them: a page that n processes share counts 1/n for each.
 	Bytes int64
@@ -37,6 +37,9 @@ func MeasureFootprint(stateDir string) (Footprint, error) {
 			return f, err
 		}
 		f.Sandboxes += len(children)
+		if len(children) > 0 {
+			f.Shims++
+		}
 		for _, pid := range append(children, s.pid) {
 			pss, err := pssOf(pid)
 			if err != nil {

@@ -73,10 +73,16 @@ func (s *suite) testEnvironment(t *testing.T) {
 	})
 	t.Run("WritablePlaces", func(t *testing.T) {
 		for _, name := range []string{"HOME", "TMPDIR", "PWD"} {
-			exit := s.run(t, s.probe("write", name), sandbox.Sink{})
-			expect(t, exit, sandbox.CauseExited)
-			if exit.Code != 0 {
-				t.Errorf("%s: %s", name, exit.Stderr)
+			for _, user := range []string{"", "1234:5678", "0:0"} {
+				p := s.probe("write", name)
+				if os.Getuid() == 0 {
+					p.User = user
+				}
+				exit := s.run(t, p, sandbox.Sink{})
+				expect(t, exit, sandbox.CauseExited)
+				if exit.Code != 0 {
+					t.Errorf("%s, user %q: %s", name, user, exit.Stderr)
+				}
 			}
 		}
 	})

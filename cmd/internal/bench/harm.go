@@ -88,7 +88,12 @@ func (f *fleet) flood(ctx context.Context) (float64, error) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		done <- f.client.Call(ctx, script(floodScript), func(string) {}, func(client.Event) error { return nil })
+		done <- f.client.Call(ctx, script(floodScript), func(string) {}, func(ev client.Event) error {
+			if bytes.Contains(ev.JSON, []byte(`"TOOL_CALL_RESULT"`)) && !bytes.Contains(ev.JSON, []byte(`"stderrBytes":1000000000`)) {
+				return fmt.Errorf("the tool did not write a gigabyte: %.500s", ev.JSON)
+			}
+			return nil
+		})
 	}()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

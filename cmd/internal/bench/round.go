@@ -14,7 +14,7 @@ import (
 
 // cellCalls is how many more calls than containers cells are measured with:
 // they are that much shorter.
-const cellCalls = 20
+const cellCalls = 40
 
 // round takes every figure once: milliseconds, calls a second, or mebibytes.
 func (b *bench) round(ctx context.Context, round int) (map[string][]float64, error) {
