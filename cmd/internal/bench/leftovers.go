@@ -19,9 +19,12 @@ import (
 	"github.com/toolfleet/toolfleet/sandbox/containerd"
 )
 
-// settleTime is how long what a fleet has used may take to be gone: connections
-// that are kept for a while, and what the kernel frees behind.
-const settleTime = 30 * time.Second
+// How often is looked before the calls, and at the most after them: what a fleet
+// has used may take a while to be gone.
+const (
+	baseLooks = 15
+	leftLooks = 150
+)
 
 // leftovers runs a fleet of its own through mixed calls and returns how many of
 // each thing it has afterwards beyond what it had before, with its pools full
@@ -40,29 +43,54 @@ func (b *bench) leftovers(ctx context.Context) (left map[string]int, err error) 
 	if err := f.mixed(ctx, b.c.Mixed/10); err != nil {
 		return nil, err
 	}
-	before, err := f.count(ctx, b.c)
+	before, err := f.held(ctx, b.c, nil)
 	if err != nil {
 		return nil, err
 	}
 	if err := f.mixed(ctx, b.c.Mixed); err != nil {
 		return nil, err
 	}
+	return f.held(ctx, b.c, before)
+}
+
+// held counts for a while and returns the most of each thing, or, when it is told
+// what was there before, the least beyond that: a leak stays, and a connection or
+// a goroutine that comes and goes is none. It returns as soon as nothing is left.
+func (f *fleet) held(ctx context.Context, c Config, before map[string]int) (map[string]int, error) {
+	looks := baseLooks
+	if before != nil {
+		looks = leftLooks
+	}
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(settleTime); ; <-tick.C {
-		now, err := f.count(ctx, b.c)
+	var held map[string]int
+	for range looks {
+		now, err := f.count(ctx, c)
 		if err != nil {
 			return nil, err
 		}
-		left, total := map[string]int{}, 0
-		for name, n := range now {
-			left[name] = max(0, n-before[name])
-			total += left[name]
+		first := held == nil
+		if first {
+			held = map[string]int{}
 		}
-		if total == 0 || time.Now().After(deadline) {
-			return left, nil
+		total := 0
+		if before == nil || first {
+			for name, n := range now {
+				held[name] = max(held[name], n-before[name])
+			}
 		}
+		for name := range held {
+			if before != nil {
+				held[name] = max(0, min(held[name], now[name]-before[name]))
+			}
+			total += held[name]
+		}
+		if before != nil && total == 0 {
+			break
+		}
+		<-tick.C
 	}
+	return held, nil
 }
 
 // mixed makes n calls of all kinds: most succeed, some fail, are killed for what
