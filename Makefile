@@ -68,6 +68,7 @@ test-cgroup2: setup images ## the sandbox's tests on cgroup v2, in a kernel of t
 
 .PHONY: bench
 bench: setup images ## measure calls against bare containers, as `name value` lines
+	@toolchain/packages.sh bubblewrap >&2
 	@toolchain/build.sh runsc >&2
 	@bin/toolfleet bench
 
