@@ -108,7 +108,10 @@ func (s *suite) testUsageOfACall(t *testing.T) {
 	filled := s.next(t, sb, s.probe("keep", "/tmp/file", "24"))
 	expect(t, filled, sandbox.CauseExited)
 	empty := s.next(t, sb, s.probe("exit", "0"))
-	if filled.Usage.PeakMemory < 24<<20 || empty.Usage.PeakMemory > filled.Usage.PeakMemory/2 {
+	// A kernel that cannot count anew knows the first call's peak alone; the
+	// others are 0 there.
+	known := small.Usage.PeakMemory > 0
+	if known && filled.Usage.PeakMemory < 24<<20 || empty.Usage.PeakMemory > filled.Usage.PeakMemory/2 {
 		t.Errorf("peaks of %d with files and then %d bytes", filled.Usage.PeakMemory, empty.Usage.PeakMemory)
 	}
 	if big.Usage.CPU <= 0 || small.Usage.CPU <= 0 || small.Usage.CPU > big.Usage.CPU {
