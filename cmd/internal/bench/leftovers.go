@@ -205,7 +205,7 @@ func (f *fleet) files() (kinds map[string]int, blocks int, err error) {
 			blocks++
 		case kind == "user":
 		case filepath.IsAbs(name):
-			parts := strings.SplitN(name, "/", 6)
+			parts := strings.SplitN(filepath.Dir(name), "/", 6)
 			kinds[strings.Join(parts[:min(5, len(parts))], "/")]++
 		default:
 			kinds[kind]++
