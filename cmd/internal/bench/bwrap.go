@@ -80,8 +80,11 @@ func unpack(archive, dir, root string) error {
 // run is one call: the same tool with the same arguments as a fleet's, in new
 // namespaces of every kind.
 func (b *bubblewrap) run(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, b.program, "--unshare-all", "--die-with-parent", "--new-session",
-		"--ro-bind", b.root, "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "/tool")
+	args := []string{
+		"--unshare-all", "--die-with-parent", "--new-session",
+		"--ro-bind", b.root, "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp",
+	}
+	cmd := exec.CommandContext(ctx, b.program, append(args, measured...)...)
 	cmd.Stdin = strings.NewReader(`{"text":"to be or not to be"}`)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %.500s", err, out)

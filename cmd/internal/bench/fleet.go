@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -28,7 +29,7 @@ type: function
 description: A tool that is measured.
 image: local/%s:1
 pull: never
-command: [/tool]
+command: [%s]
 parameters: {type: object}
 annotations: {readOnly: true}
 isolation: %s
@@ -40,6 +41,7 @@ warm: {min: %d, max: %d}
 // declared is one tool of a fleet that is measured.
 type declared struct {
 	name, image, isolation, runtime string
+	command                         []string
 	// warm is how many sandboxes are kept, no more and no less.
 	warm int
 }
@@ -63,7 +65,7 @@ func startFleet(ctx context.Context, c Config, name string, tools ...declared) (
 		return nil, err
 	}
 	for i, t := range tools {
-		text := fmt.Appendf(nil, spec, t.name, t.image, t.isolation, t.runtime, 256+i, t.warm, t.warm)
+		text := fmt.Appendf(nil, spec, t.name, t.image, strings.Join(t.command, ", "), t.isolation, t.runtime, 256+i, t.warm, t.warm)
 		if err := os.WriteFile(filepath.Join(specs, t.name+".tool.yaml"), text, 0o600); err != nil {
 			return nil, err
 		}

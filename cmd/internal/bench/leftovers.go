@@ -31,10 +31,10 @@ const (
 // and nothing going on.
 func (b *bench) leftovers(ctx context.Context) (left map[string]int, err error) {
 	f, err := startFleet(ctx, b.c, "mixed",
-		declared{"cell", "word-count", "cell", "runc", warmSize},
-		declared{"warm", "word-count", "container", "runc", warmSize},
-		declared{"shell", "shell", "container", "runc", warmSize},
-		declared{"shell-cell", "shell", "cell", "runc", warmSize},
+		declared{"cell", "word-count", "cell", "runc", []string{"/tool"}, warmSize},
+		declared{"warm", "word-count", "container", "runc", []string{"/tool"}, warmSize},
+		declared{"shell", "shell", "container", "runc", []string{"/tool"}, warmSize},
+		declared{"shell-cell", "shell", "cell", "runc", []string{"/tool"}, warmSize},
 	)
 	if err != nil {
 		return nil, err

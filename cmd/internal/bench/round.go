@@ -80,6 +80,7 @@ func (b *bench) rates(ctx context.Context, round int, out map[string][]float64) 
 		}, none},
 		{"cold_rate", 4, func(_, _ int) error { return b.containers.call(ctx, "cold") }, func() error { return b.containers.idle(ctx) }},
 		{"cell_rate", cellCalls, func(_, _ int) error { return b.cells.call(ctx, "cell") }, func() error { return b.cells.idle(ctx) }},
+		{"go_cell_rate", cellCalls, func(_, _ int) error { return b.cells.call(ctx, "go-cell") }, func() error { return b.cells.idle(ctx) }},
 		{"gvisor_rate", 1, func(_, _ int) error { return b.gvisor.call(ctx, "gvisor") }, func() error { return b.gvisor.idle(ctx) }},
 		{"gvisor_cell_rate", 4, func(_, _ int) error { return b.gvisor.call(ctx, "gvisor-cell") }, func() error { return b.gvisor.idle(ctx) }},
 	} {
@@ -117,7 +118,9 @@ func rate(parallel, n int, f func(n int) error, idle func() error) (float64, err
 }
 
 // bareRun is one call of the bare rival.
-func (b *bench) bareRun(ctx context.Context, id string) error { return b.bare.Run(ctx, id, "/tool") }
+func (b *bench) bareRun(ctx context.Context, id string) error {
+	return b.bare.Run(ctx, id, measured...)
+}
 
 // memory takes what one idle warm container keeps in memory.
 func (b *bench) memory(ctx context.Context, _ int, out map[string][]float64) error {
