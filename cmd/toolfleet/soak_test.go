@@ -13,9 +13,9 @@ import (
 // kill is SIGKILL to a process that a test started.
 func kill(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) }
 
-// TestFiveHundredCalls runs 500 calls in a row. They have 500 results, and
+// TestPain2FiveHundredCalls runs 500 calls in a row. They have 500 results, and
 // what the fleet holds is what it held before.
-func TestFiveHundredCalls(t *testing.T) {
+func TestPain2FiveHundredCalls(t *testing.T) {
 	dir := t.TempDir()
 	f := startFleet(t, dir, "--slots", "2")
 	run := func(n int) {

@@ -11,9 +11,9 @@ import (
 	"github.com/toolfleet/toolfleet/sandbox/containerd"
 )
 
-// TestContainerdKilledWhileStarting (P1): wherever in a start or an end
+// TestPain1ContainerdKilledWhileStarting (P1): wherever in a start or an end
 // containerd is killed, a sweep afterwards finds all that is left of it.
-func TestContainerdKilledWhileStarting(t *testing.T) {
+func TestPain1ContainerdKilledWhileStarting(t *testing.T) {
 	state := newState(t)
 	d := startDaemon(t, state)
 	rt, err := containerd.New(containerd.Config{Address: d.Address(), Owner: "w1", AgentPath: shell, BinDir: binDir})

@@ -284,7 +284,7 @@ func TestDaemonLogs(t *testing.T) {
 	}
 }
 
-func TestInspect(t *testing.T) {
+func TestPain96Inspect(t *testing.T) {
 	h := containerd.Inspect(binDir)
 	if len(h.Problems) > 0 {
 		t.Errorf("problems on a machine where everything else passes: %q", h.Problems)
@@ -297,10 +297,10 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// TestPreflightRefusesWhatCannotMap: layers on a file system that knows no id
+// TestPain96PreflightRefusesWhatCannotMap: layers on a file system that knows no id
 // mappings would fail at the first start. ramfs stands for all of them, since
 // no kernel has taught it.
-func TestPreflightRefusesWhatCannotMap(t *testing.T) {
+func TestPain96PreflightRefusesWhatCannotMap(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("ramfs", dir, "ramfs", 0, ""); err != nil {
 		t.Fatal(err)
@@ -311,7 +311,7 @@ func TestPreflightRefusesWhatCannotMap(t *testing.T) {
 	}
 }
 
-func TestPreflightRefusesTmpOverlay(t *testing.T) {
+func TestPain96PreflightRefusesTmpOverlay(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"lower", "upper", "work", "merged"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {

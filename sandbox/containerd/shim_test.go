@@ -61,9 +61,9 @@ func TestShimKilled(t *testing.T) {
 	noLeftovers(t, rt)
 }
 
-// TestWorkerKilledWhileStarting (P1): wherever in its starts a worker is
+// TestPain1WorkerKilledWhileStarting (P1): wherever in its starts a worker is
 // killed, the next one finds all that is left of them.
-func TestWorkerKilledWhileStarting(t *testing.T) {
+func TestPain1WorkerKilledWhileStarting(t *testing.T) {
 	rt := open(t, "w1")
 	for n := range 10 {
 		kill := startVictim(t, "w1", time.Hour, busy)

@@ -130,9 +130,9 @@ func sweep(t *testing.T, rt *containerd.Runtime) containerd.SweepReport {
 	return report
 }
 
-// TestSweepAfterKill: a worker was killed while its tools were blocked on
+// TestPain1SweepAfterKill: a worker was killed while its tools were blocked on
 // output that nobody reads; its restart removes everything.
-func TestSweepAfterKill(t *testing.T) {
+func TestPain1SweepAfterKill(t *testing.T) {
 	rt := open(t, "w1")
 	kill := startVictim(t, "w1", time.Hour, "dead-1", "dead-2", "dead-3")
 	if got := sweep(t, rt); got != (containerd.SweepReport{}) {
@@ -212,9 +212,9 @@ func TestSweepOfRuncsState(t *testing.T) {
 	}
 }
 
-// TestSweepLeavesForeignThings: containers that are not sandboxes, other
+// TestPain9SweepLeavesForeignThings: containers that are not sandboxes, other
 // namespaces, and cgroups beside ours.
-func TestSweepLeavesForeignThings(t *testing.T) {
+func TestPain9SweepLeavesForeignThings(t *testing.T) {
 	rt := open(t, "w1")
 	inst := start(t, rt, "mine", sandbox.Limits{})
 	ours, raw := rawClient(t, "toolfleet")
@@ -307,9 +307,9 @@ func TestDiesBeforeKill(t *testing.T) {
 	noLeftovers(t, rt)
 }
 
-// TestCollectorWhileStarting (P6): garbage collections in between take nothing
+// TestPain6CollectorWhileStarting (P6): garbage collections in between take nothing
 // away that a start needs.
-func TestCollectorWhileStarting(t *testing.T) {
+func TestPain6CollectorWhileStarting(t *testing.T) {
 	rt := open(t, "w1")
 	ctx, raw := rawClient(t, "toolfleet")
 	ctx, cancel := context.WithCancel(ctx)

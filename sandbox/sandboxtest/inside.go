@@ -71,7 +71,7 @@ func (s *suite) testEnvironment(t *testing.T) {
 			t.Errorf("in %s", r.Dir)
 		}
 	})
-	t.Run("WritablePlaces", func(t *testing.T) {
+	t.Run("Pain95WritablePlaces", func(t *testing.T) {
 		for _, name := range []string{"HOME", "TMPDIR", "PWD"} {
 			for _, user := range []string{"", "1234:5678", "0:0"} {
 				p := s.probe("write", name)

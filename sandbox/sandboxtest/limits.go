@@ -20,11 +20,11 @@ func (s *suite) testLimits(t *testing.T) {
 		args  []string
 		cause sandbox.Cause
 	}{
-		{"Memory", []string{"eat"}, sandbox.CauseOutOfMemory},
-		{"Memory/Anonymous", []string{"balloon", "anonymous"}, sandbox.CauseOutOfMemory},
-		{"Memory/Shared", []string{"balloon", "shared"}, sandbox.CauseOutOfMemory},
-		{"Memory/SysV", []string{"balloon", "sysv"}, sandbox.CauseOutOfMemory},
-		{"Memory/Memfd", []string{"balloon", "memfd"}, sandbox.CauseOutOfMemory},
+		{"Pain51Memory", []string{"eat"}, sandbox.CauseOutOfMemory},
+		{"Pain51Memory/Anonymous", []string{"balloon", "anonymous"}, sandbox.CauseOutOfMemory},
+		{"Pain51Memory/Shared", []string{"balloon", "shared"}, sandbox.CauseOutOfMemory},
+		{"Pain51Memory/SysV", []string{"balloon", "sysv"}, sandbox.CauseOutOfMemory},
+		{"Pain51Memory/Memfd", []string{"balloon", "memfd"}, sandbox.CauseOutOfMemory},
 		{"Pain93ForkBomb", []string{"forks", "on", mark()}, sandbox.CausePidsLimit},
 		{"Pain93TooManyForks", []string{"forks", "once", mark()}, sandbox.CausePidsLimit},
 		{"Pain94DiskBytes", []string{"fill", "/tmp", "1000000"}, sandbox.CauseDiskLimit},
@@ -54,7 +54,7 @@ func (s *suite) testLimits(t *testing.T) {
 	}
 	t.Run("Pain52OwnSIGKILLIsNotMemory", s.testOwnKill)
 	t.Run("Pain56WhoKilledIt", s.testKiller)
-	t.Run("Taken", func(t *testing.T) { s.testTaken(t, next) })
+	t.Run("Pain55Taken", func(t *testing.T) { s.testTaken(t, next) })
 	t.Run("Pain93OpenFiles", func(t *testing.T) { s.testOpenFiles(t, next) })
 	t.Run("Pain94WritablePlaces", s.testPlaces)
 	t.Run("Processor", func(t *testing.T) { s.testProcessor(t, next) })

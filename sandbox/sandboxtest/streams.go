@@ -17,7 +17,7 @@ func (s *suite) testStreams(t *testing.T) {
 	t.Run("StdinThatIsClosed", s.testClosedStdin)
 	t.Run("EveryByteValue", s.testAllBytes)
 	t.Run("OutputBeforeExit", s.testOrder)
-	t.Run("OutputLimit", s.testOutputLimit)
+	t.Run("Pain36OutputLimit", s.testOutputLimit)
 	t.Run("StderrHeadAndTail", s.testStderr)
 	t.Run("ReopenedStdout", s.testReopen)
 	t.Run("BadMessages", s.testBadMessages)

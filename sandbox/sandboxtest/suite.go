@@ -58,7 +58,7 @@ func Run(t *testing.T, cfg Config) {
 	s.runtime = cfg.Open(t)
 	t.Run("Life", s.testLife)
 	t.Run("Streams", s.testStreams)
-	t.Run("Ends", s.testEnds)
+	t.Run("Pain54Ends", s.testEnds)
 	t.Run("Trees", s.testTrees)
 	t.Run("Grace", s.testGrace)
 	t.Run("Pain4DeadBeforeTheKill", s.testDead)
