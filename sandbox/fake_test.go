@@ -31,6 +31,8 @@ type fakeRuntime struct {
 	start func(ctx context.Context, spec sandbox.Spec) error
 	// killErr is the answer to every Kill, which then kills nothing.
 	killErr error
+	// cleanup, if not nil, sees the context of each Kill and Close.
+	cleanup func(what string, ctx context.Context)
 	// filter is the seccomp filter for tools.
 	filter []byte
 
@@ -98,7 +100,10 @@ func (i *fakeInstance) ID() string                  { return i.id }
 func (i *fakeInstance) Read(b []byte) (int, error)  { return i.fromAgent.Read(b) }
 func (i *fakeInstance) Write(b []byte) (int, error) { return i.toAgent.Write(b) }
 
-func (i *fakeInstance) Kill(context.Context) error {
+func (i *fakeInstance) Kill(ctx context.Context) error {
+	if i.runtime.cleanup != nil {
+		i.runtime.cleanup("kill", ctx)
+	}
 	if i.runtime.killErr != nil {
 		return i.runtime.killErr
 	}
@@ -120,7 +125,10 @@ func (i *fakeInstance) Usage(context.Context) (sandbox.Usage, error) {
 	return i.runtime.usage(), nil
 }
 
-func (i *fakeInstance) Close(context.Context) error {
+func (i *fakeInstance) Close(ctx context.Context) error {
+	if i.runtime.cleanup != nil {
+		i.runtime.cleanup("close", ctx)
+	}
 	i.die()
 	i.runtime.mu.Lock()
 	defer i.runtime.mu.Unlock()

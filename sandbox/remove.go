@@ -39,7 +39,7 @@ func (p *Pool) remove(sb *Sandbox) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	if err := sb.Close(ctx); err != nil {
-		p.cfg.Logger.Error("sandbox not removed; the sweep will try again", "sandbox", sb.ID(), "error", err)
+		p.cfg.Logger.Warn("sandbox not removed; the sweep will try again", "sandbox", sb.ID(), "error", err)
 	}
 	p.mu.Lock()
 	p.closing--

@@ -15,8 +15,8 @@ import (
 )
 
 // TestPain78StuckToolsDoNotHoldAStop: a worker whose slots are all taken by
-// tools that never end, and do not listen, still answers for its health
-// (Pain 44), ends when its drain is over or at the second signal, and each of
+// tools that never end, and do not listen, still answers for its health,
+// ends when its drain is over or at the second signal, and each of
 // its calls has its result.
 func TestPain78StuckToolsDoNotHoldAStop(t *testing.T) {
 	dir := t.TempDir()
@@ -44,9 +44,11 @@ func TestPain78StuckToolsDoNotHoldAStop(t *testing.T) {
 			for _, id := range calls {
 				f.awaitRunning(id)
 			}
-			for _, page := range []string{"/healthz", "/readyz", "/metrics"} {
-				expectPage(t, "http://"+health+page)
-			}
+			t.Run("Pain44HealthWhileSlotsHang", func(t *testing.T) {
+				for _, page := range []string{"/healthz", "/readyz", "/metrics"} {
+					expectPage(t, "http://"+health+page)
+				}
+			})
 			if err := worker.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
