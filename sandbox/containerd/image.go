@@ -165,6 +165,11 @@ func (r *Runtime) pull(ctx context.Context, ref string) (images.Image, error) {
 	// The client reports through a logger of the whole process unless the
 	// context has one. What it says is in the error as well.
 	ctx = log.WithLogger(ctx, logrus.NewEntry(&logrus.Logger{Out: io.Discard, Formatter: new(logrus.TextFormatter), Level: logrus.PanicLevel}))
+	ctx, done, err := r.lease(ctx)
+	if err != nil {
+		return images.Image{}, err
+	}
+	defer done()
 	img, err := r.client.Pull(ctx, named.String(), client.WithResolver(resolver),
 		client.WithPullUnpack, client.WithPullSnapshotter(snapshotter))
 	if err != nil {
@@ -195,6 +200,11 @@ func pullError(ref string, err error) error {
 // Import adds the images of an OCI or Docker archive to the store, ready to
 // run, and returns their names.
 func (r *Runtime) Import(ctx context.Context, archive io.Reader) ([]string, error) {
+	ctx, done, err := r.lease(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	imported, err := r.client.Import(ctx, archive, client.WithSkipMissing())
 	if err != nil {
 		return nil, wrap("import images", err)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
-	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/errdefs"
 	"github.com/opencontainers/go-digest"
@@ -30,25 +29,17 @@ import (
 // collected, for as long as the image is there.
 const labelView = "containerd.io/gc.ref.snapshot." + snapshotter + "/toolfleet"
 
-// Bounds of the making of a root filesystem. The lease keeps the collector
-// away while it lasts, and no longer if we should die meanwhile.
-const (
-	furnishTimeout = 5 * time.Minute
-	furnishLease   = 15 * time.Minute
-)
+// furnishTimeout bounds the making of a root filesystem.
+const furnishTimeout = 5 * time.Minute
 
 // furnish unpacks the image, puts the furniture on top and hangs the result on
 // the image's record.
 func (r *Runtime) furnish(ctx context.Context, meta images.Image) (*rootfs, error) {
-	ctx, done, err := r.client.WithLease(ctx, leases.WithRandomID(), leases.WithExpiration(furnishLease))
+	ctx, done, err := r.lease(ctx)
 	if err != nil {
-		return nil, wrap("take lease", err)
+		return nil, err
 	}
-	defer func() {
-		if err := done(context.WithoutCancel(ctx)); err != nil {
-			r.log.Warn("lease not given back; it will expire", "error", err)
-		}
-	}()
+	defer done()
 	chain, err := r.unpack(ctx, meta)
 	if err != nil {
 		return nil, err

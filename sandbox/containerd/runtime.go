@@ -2,6 +2,7 @@ package containerd
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -69,6 +70,8 @@ type Runtime struct {
 	log    *slog.Logger
 	dir    string // per-sandbox directories, short-lived
 	group  cgroup // above all sandboxes of this containerd
+	// process is this run of the worker, beside its owner's name.
+	process string
 
 	agent       []byte
 	agentDigest string
@@ -103,7 +106,7 @@ func New(cfg Config) (*Runtime, error) {
 	if cfg.Expiry == 0 {
 		cfg.Expiry = 2 * time.Hour
 	}
-	r := &Runtime{cfg: cfg, log: cfg.Logger}
+	r := &Runtime{cfg: cfg, log: cfg.Logger, process: rand.Text()}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}

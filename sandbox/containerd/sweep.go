@@ -50,7 +50,7 @@ func (r *Runtime) Sweep(ctx context.Context) (SweepReport, error) {
 		return report, err
 	}
 	errs := []error{
-		r.removeAll(ctx, dead, &report), r.sweepFurnishing(), r.sweepShims(ctx, &report),
+		r.removeAll(ctx, dead, &report), r.sweepFurnishing(), r.sweepLeases(ctx), r.sweepShims(ctx, &report),
 		r.sweepTasks(ctx), r.sweepSharedShims(ctx, &report),
 	}
 	for _, id := range groups {

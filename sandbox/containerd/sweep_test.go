@@ -1,7 +1,9 @@
 package containerd_test
 
 import (
+	"archive/tar"
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -52,8 +54,12 @@ func victim(config string) error {
 		return err
 	}
 	for _, id := range f[4:] {
-		if id == busy {
+		switch id {
+		case busy:
 			return startForEver(ctx, rt)
+		case importing:
+			_, err := rt.Import(ctx, new(endless))
+			return err
 		}
 		inst, err := rt.Start(ctx, id, sandbox.Spec{Image: testImage})
 		if err != nil {
@@ -67,6 +73,48 @@ func victim(config string) error {
 	}
 	fmt.Fprintln(os.Stdout, "ready")
 	select {}
+}
+
+// importing among a victim's ids makes it import an archive until it is killed.
+const importing = "importing"
+
+// endless is an archive that is half there: one file, and then nothing more.
+type endless struct{ said bool }
+
+func (e *endless) Read(b []byte) (int, error) {
+	if e.said {
+		fmt.Fprintln(os.Stdout, "ready")
+		select {}
+	}
+	e.said = true
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	_ = w.WriteHeader(&tar.Header{Name: "blobs/sha256/x", Typeflag: tar.TypeReg, Size: 100})
+	return copy(b, archive.Bytes()), nil
+}
+
+// TestPain7KilledImport: a worker that was killed in an import leaves a lease,
+// which its restart gives back.
+func TestPain7KilledImport(t *testing.T) {
+	rt := open(t, "w1")
+	ctx, raw := rawClient(t, "toolfleet")
+	held := func() int {
+		all, err := raw.LeasesService().List(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	kill := startVictim(t, "w1", time.Hour, importing)
+	kill()
+	if n := held(); n != 1 {
+		t.Errorf("%d leases are held, want the import's", n)
+	}
+	sweep(t, rt)
+	if n := held(); n != 0 {
+		t.Errorf("%d leases are left", n)
+	}
+	noLeftovers(t, rt)
 }
 
 // busy among a victim's ids makes it start and close sandboxes until it is
