@@ -325,9 +325,9 @@ func rawClient(t *testing.T, namespace string) (context.Context, *client.Client)
 	return namespaces.WithNamespace(t.Context(), namespace), c
 }
 
-// TestRemoveOfRunning: Remove ends a sandbox whose worker still holds it, and
+// TestPain8RemoveOfRunning: Remove ends a sandbox whose worker still holds it, and
 // that worker's own Close finds nothing to complain about.
-func TestRemoveOfRunning(t *testing.T) {
+func TestPain8RemoveOfRunning(t *testing.T) {
 	rt := open(t, "w1")
 	inst := start(t, rt, "removed", sandbox.Limits{})
 	if err := rt.Remove(t.Context(), "removed"); err != nil {
