@@ -29,7 +29,7 @@ const maxFile = 4 * MaxSpec
 // maxYAMLDepth is the deepest nesting of a file.
 const maxYAMLDepth = 64
 
-// decoder lays the nodes of one file onto a Spec.
+// decoder lays the nodes of one file onto a struct.
 type decoder struct {
 	problems Problems
 	// lines tells where each field stands.
@@ -43,33 +43,50 @@ func (d *decoder) fault(n *yaml.Node, field, format string, args ...any) {
 // Parse reads one tool's declaration, fills in defaults and validates it. The
 // error is [Problems] with lines and without a file.
 func Parse(data []byte) (Spec, error) {
-	root, err := parseYAML(data)
-	if err != nil {
-		return Spec{}, Problems{syntaxProblem(err)}
-	}
-	d := decoder{lines: map[string]int{}}
 	// Defaults come first, so that a value that is written down is judged as
 	// written: "timeout: 0s" is a fault, not thirty seconds.
 	s := Spec{Warm: Warm{Max: 4}}
 	s.SetDefaults()
-	d.value(root, reflect.ValueOf(&s).Elem(), "")
-	s.imply()
-	s.OutputSchema = dropEmpty(s.OutputSchema)
-	s.Files = dropEmpty(s.Files)
+	err := Decode(data, "a tool (apiVersion: "+APIVersion+", kind: "+Kind+", …)", &s, func() Problems {
+		s.imply()
+		s.OutputSchema = dropEmpty(s.OutputSchema)
+		s.Files = dropEmpty(s.Files)
+		faults, _ := errors.AsType[Problems](s.Validate())
+		return faults
+	})
+	if err != nil {
+		return Spec{}, err
+	}
+	return s, nil
+}
 
-	if faults, ok := errors.AsType[Problems](s.Validate()); ok {
-		for _, p := range faults {
-			if !d.reported(p.Field) {
-				p.Line = d.line(p.Field)
-				d.problems = append(d.problems, p)
-			}
+// Decode lays the one YAML document of a file onto v, a pointer to a struct
+// whose fields have JSON names, and then has check judge what was read. It is
+// how tools are read, and other files that people write for the fleet: what is
+// unknown, given twice or of another type is a fault, and every fault is told.
+// expected says what the file should be, such as "a tool".
+//
+// The error is [Problems] with lines and without a file. The problems of check
+// get the line of their field; one about a field that could not be read is an
+// echo, and is dropped.
+func Decode(data []byte, expected string, v any, check func() Problems) error {
+	root, err := parseYAML(data, expected)
+	if err != nil {
+		return Problems{syntaxProblem(err)}
+	}
+	d := decoder{lines: map[string]int{}}
+	d.value(root, reflect.ValueOf(v).Elem(), "")
+	for _, p := range check() {
+		if !d.reported(p.Field) {
+			p.Line = d.line(p.Field)
+			d.problems = append(d.problems, p)
 		}
 	}
 	if len(d.problems) > 0 {
 		slices.SortStableFunc(d.problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
-		return Spec{}, d.problems
+		return d.problems
 	}
-	return s, nil
+	return nil
 }
 
 // syntaxError is how the YAML library tells where a file is no YAML.
@@ -92,7 +109,7 @@ func syntaxProblem(err error) Problem {
 }
 
 // parseYAML reads exactly one document, whose root is a mapping.
-func parseYAML(data []byte) (*yaml.Node, error) {
+func parseYAML(data []byte, expected string) (*yaml.Node, error) {
 	if len(data) > maxFile {
 		return nil, fmt.Errorf("is %d bytes long, and at most %d are allowed", len(data), maxFile)
 	}
@@ -100,19 +117,19 @@ func parseYAML(data []byte) (*yaml.Node, error) {
 	var doc, more yaml.Node
 	switch err := dec.Decode(&doc); {
 	case errors.Is(err, io.EOF):
-		return nil, errors.New("is empty; expected a tool")
+		return nil, errors.New("is empty; expected " + expected)
 	case err != nil:
 		return nil, err
 	}
 	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, errors.New("holds more than one document; write one tool a file")
+		return nil, errors.New("holds more than one document; write one a file")
 	}
 	if len(doc.Content) == 0 {
-		return nil, errors.New("is empty; expected a tool")
+		return nil, errors.New("is empty; expected " + expected)
 	}
 	root := doc.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("is %s; expected a tool (apiVersion: %s, kind: %s, …)", describe(root), APIVersion, Kind)
+		return nil, fmt.Errorf("is %s; expected %s", describe(root), expected)
 	}
 	return root, nil
 }
@@ -273,7 +290,7 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, field string) {
 			wrong("a number")
 		}
 	default:
-		panic("catalog: no way to read a " + v.Type().String()) // a Spec field that this file must learn
+		panic("catalog: no way to read a " + v.Type().String()) // a field of a kind that this file must learn
 	}
 }
 
