@@ -67,7 +67,7 @@ func (h *house) open(t *testing.T, js jetstream.JetStream) {
 	if h.q, err = queue.Open(t.Context(), js, queue.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if h.r, err = queue.OpenRegistry(t.Context(), js); err != nil {
+	if h.r, err = queue.OpenRegistry(t.Context(), js, queue.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	h.r.Patience = 0 // the dead are dead

@@ -47,9 +47,21 @@ type Options struct {
 	// Heartbeats come three times as often. It must be the same for every
 	// process of a fleet.
 	AckWait time.Duration
+	// Bind takes the streams as they are and needs no permission to make any;
+	// those that are not there are an error. The other options but AckWait mean
+	// nothing then.
+	Bind bool
 }
 
-// Open creates or checks the streams.
+// open creates or checks a stream, or binds to it.
+func (o Options) open(ctx context.Context, js jetstream.JetStream, config jetstream.StreamConfig) (jetstream.Stream, error) {
+	if o.Bind {
+		return js.Stream(ctx, config.Name)
+	}
+	return js.CreateOrUpdateStream(ctx, config)
+}
+
+// Open creates or checks the streams, or binds to them.
 func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Queue, error) {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 1 << 30
@@ -63,7 +75,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Queue, error
 		into   *jetstream.Stream
 		config jetstream.StreamConfig
 	}{{&q.calls, callsConfig(o)}, {&q.ready, readyConfig(o)}} {
-		stream, err := js.CreateOrUpdateStream(ctx, s.config)
+		stream, err := o.open(ctx, js, s.config)
 		if err != nil {
 			return nil, fmt.Errorf("queue: stream %s: %w", s.config.Name, err)
 		}

@@ -18,11 +18,15 @@ type WorkerInfo struct {
 	ID          string    `json:"id"`
 	Incarnation string    `json:"incarnation"`
 	Host        string    `json:"host"`
+	Version     string    `json:"version,omitempty"`
 	Class       string    `json:"class"`
 	Runtimes    []string  `json:"runtimes"`
 	Slots       int       `json:"slots"`
 	Busy        int       `json:"busy"`
 	Started     time.Time `json:"started"`
+	// Beat is when the server took the last heartbeat, by its clock. List sets
+	// it; a worker does not know.
+	Beat time.Time `json:"-"`
 }
 
 const (
@@ -56,24 +60,43 @@ type Registry struct {
 	beatErr    error      // of the last beat
 }
 
-// OpenRegistry creates or checks the bucket.
-func OpenRegistry(ctx context.Context, js jetstream.JetStream) (*Registry, error) {
-	kv, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-		Bucket:         WorkersBucket,
-		Description:    "Toolfleet: workers that are alive",
-		History:        1,
-		TTL:            WorkerTTL,
-		LimitMarkerTTL: markerTTL,
-		MaxBytes:       16 << 20,
-		MaxValueSize:   16 << 10,
-		Storage:        jetstream.FileStorage,
-		Replicas:       1,
-	})
+// OpenRegistry creates or checks the bucket, or binds to it. Of the options it
+// heeds Replicas and Bind.
+func OpenRegistry(ctx context.Context, js jetstream.JetStream, o Options) (*Registry, error) {
+	if _, err := o.open(ctx, js, workersConfig(o)); err != nil {
+		return nil, fmt.Errorf("queue: bucket %s: %w", WorkersBucket, err)
+	}
+	kv, err := js.KeyValue(ctx, WorkersBucket)
 	if err != nil {
 		return nil, fmt.Errorf("queue: bucket %s: %w", WorkersBucket, err)
 	}
 	nc := js.Conn()
 	return &Registry{Patience: WorkerTTL, kv: kv, nc: nc, reached: time.Now(), reconnects: nc.Stats().Reconnects}, nil
+}
+
+// workersConfig is what the client library makes of a bucket, but for one thing:
+// it lets any replica answer, and one that lags might call a living worker dead.
+// Who is dead decides what is given up, so the leader says it.
+func workersConfig(o Options) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:                   "KV_" + WorkersBucket,
+		Description:            "Toolfleet: workers that are alive",
+		Subjects:               []string{"$KV." + WorkersBucket + ".>"},
+		MaxMsgsPerSubject:      1,
+		MaxAge:                 WorkerTTL,
+		AllowMsgTTL:            true,
+		SubjectDeleteMarkerTTL: markerTTL,
+		MaxBytes:               16 << 20,
+		MaxMsgSize:             16 << 10,
+		MaxMsgs:                -1,
+		MaxConsumers:           -1,
+		Storage:                jetstream.FileStorage,
+		Discard:                jetstream.DiscardNew,
+		Duplicates:             WorkerTTL,
+		AllowRollup:            true,
+		DenyDelete:             true,
+		Replicas:               max(o.Replicas, 1),
+	}
 }
 
 // Run registers a worker, beats until ctx is done, then deletes the entry.
@@ -187,6 +210,7 @@ func (r *Registry) List(ctx context.Context) ([]WorkerInfo, error) {
 			if err := json.Unmarshal(e.Value(), &w); err != nil {
 				return nil, fmt.Errorf("queue: worker %s: %w", e.Key(), err)
 			}
+			w.Beat = e.Created()
 			workers = append(workers, w)
 		case <-ctx.Done():
 			return nil, fmt.Errorf("queue: list workers: %w", context.Cause(ctx))

@@ -15,7 +15,7 @@ import (
 )
 
 func TestRegistry(t *testing.T) {
-	r, err := queue.OpenRegistry(t.Context(), natsdtest.JetStream(t))
+	r, err := queue.OpenRegistry(t.Context(), natsdtest.JetStream(t), queue.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func awaitAlive(t *testing.T, r *queue.Registry, incarnation string, want bool) 
 // lost.
 func TestAWorkerThatCannotBeatKnows(t *testing.T) {
 	js := natsdtest.JetStream(t)
-	r, err := queue.OpenRegistry(t.Context(), js)
+	r, err := queue.OpenRegistry(t.Context(), js, queue.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestTheDeadAreKnownAfterAWhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := queue.OpenRegistry(t.Context(), js)
+	r, err := queue.OpenRegistry(t.Context(), js, queue.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func TestEveryStreamIsPinned(t *testing.T) {
 func openAll(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
 	_, logErr := results.Open(t.Context(), js, results.Options{})
-	_, registryErr := queue.OpenRegistry(t.Context(), js)
+	_, registryErr := queue.OpenRegistry(t.Context(), js, queue.Options{})
 	_, blobErr := blob.Open(t.Context(), js, blob.Options{})
 	q, err := queue.Open(t.Context(), js, queue.Options{})
 	for _, err := range []error{logErr, registryErr, blobErr, err} {

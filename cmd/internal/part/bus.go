@@ -107,7 +107,7 @@ func OpenBus(ctx context.Context, nc *nats.Conn, kinds []string, logger *slog.Lo
 	if b.Queue, err = queue.Open(ctx, js, queue.Options{}); err != nil {
 		return nil, err
 	}
-	if b.Registry, err = queue.OpenRegistry(ctx, js); err != nil {
+	if b.Registry, err = queue.OpenRegistry(ctx, js, queue.Options{}); err != nil {
 		return nil, err
 	}
 	if b.Blobs, err = blob.Open(ctx, js, blob.Options{}); err != nil {
