@@ -11,6 +11,7 @@ import (
 	"github.com/toolfleet/toolfleet/blob"
 	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/internal/failpoint"
 	"github.com/toolfleet/toolfleet/metrics"
 	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/results"
@@ -68,6 +69,7 @@ func (d *Dispatcher) Submit(ctx context.Context, c call.Call) (Ticket, error) {
 	if opened.New {
 		d.Metrics.CallAdmitted(toolLabel(job))
 	}
+	failpoint.Hit(failpoint.Admitted)
 	switch {
 	case opened.Job.Refusal != nil:
 		d.refuse(ctx, t, opened.Job)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/internal/failpoint"
 	"github.com/toolfleet/toolfleet/metrics"
 	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/results"
@@ -136,6 +137,7 @@ func (r *round) do(ctx context.Context, ref results.Ref, st results.State, d dee
 		if ok, err := r.Log.Void(ctx, ref, results.Worker{}, st.Claims); err != nil || !ok {
 			return err
 		}
+		failpoint.Hit(failpoint.Voided)
 	}
 	return r.end(ctx, ref, st, result)
 }

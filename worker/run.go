@@ -11,6 +11,7 @@ import (
 
 	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/internal/failpoint"
 	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/results"
 	"github.com/toolfleet/toolfleet/sandbox"
@@ -41,6 +42,7 @@ func (a *attempt) run(ctx context.Context) error {
 		a.Sandboxes.Release(sb)
 		return err
 	}
+	failpoint.Hit(failpoint.Started)
 	return a.execute(ctx, sb, args)
 }
 
@@ -191,6 +193,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 		a.logger.Warn("parts that no client may see were dropped from the tool's result", "parts", r.Dropped)
 	}
 	voice.close(ctx, r.Status())
+	failpoint.Hit(failpoint.Ran)
 	return a.finish(ctx, r)
 }
 

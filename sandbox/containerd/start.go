@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/typeurl/v2"
 
+	"github.com/toolfleet/toolfleet/internal/failpoint"
 	"github.com/toolfleet/toolfleet/sandbox"
 )
 
@@ -77,6 +78,7 @@ func (i *instance) start(ctx context.Context, root *rootfs, h *handler, limits s
 		return wrap("create container", err)
 	}
 	i.recorded = true
+	failpoint.Hit(failpoint.Recorded)
 
 	dir := i.rt.sandboxDir(i.id)
 	if err := mkdirWalkable(dir); err != nil {
@@ -96,12 +98,14 @@ func (i *instance) start(ctx context.Context, root *rootfs, h *handler, limits s
 	if i.root, err = mountRoot(i.rt.rootPath(i.id), root.overlay, userns); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.Mounted)
 	if i.stdio, err = makeStdio(dir); err != nil {
 		return err
 	}
 	if err := i.createTask(ctx); err != nil {
 		return err
 	}
+	failpoint.Hit(failpoint.Tasked)
 	if err := i.cgroup.boundSockets(); err != nil {
 		return err
 	}
