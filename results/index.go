@@ -29,6 +29,8 @@ type index struct {
 	order []*record
 
 	loaded chan struct{} // closed by loadedAll
+
+	observer Observer // nil for none
 }
 
 // record is what the index knows of a call.
@@ -91,11 +93,12 @@ func (x *index) take(e Entry) {
 		r = &record{Unfinished: Unfinished{Ref: e.ref}}
 		x.calls[e.ref] = r
 	}
-	admitted := r.seq != 0
+	admitted, waited := r.seq != 0, r.waits()
 	note(r)
 	if !admitted && r.seq != 0 {
 		x.insert(r)
 	}
+	x.observe(r, admitted, waited)
 }
 
 // insert puts a record in its place. Nearly always that is the end.

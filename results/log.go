@@ -28,6 +28,9 @@ var (
 	ErrEnded = errors.New("results: the call has ended")
 	// ErrFull says that the log takes no more of this kind of event.
 	ErrFull = errors.New("results: the log is full")
+	// ErrTooLarge says that an event is larger than a message may be. Trying
+	// again does not help.
+	ErrTooLarge = errors.New("results: event too large")
 )
 
 // Ref names one call's log.
@@ -86,6 +89,9 @@ type Options struct {
 	MaxBytes int64
 	// Replicas is how many servers keep the stream; 0 means 1.
 	Replicas int
+	// Bind takes the stream as it is and needs no permission to make it; one
+	// that is not there is an error. MaxBytes and Replicas mean nothing then.
+	Bind bool
 	// Kinds are the kinds of event that this process follows; nil means all.
 	// A worker follows "cancel" only.
 	Kinds []string
@@ -93,7 +99,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Open creates or checks the stream. Run must be running for Follow and
+// Open creates or checks the stream, or binds to it. Run must be running for Follow and
 // Cancelled to work.
 func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Log, error) {
 	if o.MaxBytes == 0 {
@@ -103,14 +109,15 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Log, error) 
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	stream, err := js.CreateOrUpdateStream(ctx, streamConfig(o))
+	stream, err := openStream(ctx, js, o)
 	if err != nil {
 		return nil, fmt.Errorf("results: stream %s: %w", Stream, err)
 	}
 	info := stream.CachedInfo()
+	o.MaxBytes = info.Config.MaxBytes
 	l := &Log{js: js, server: newServer(js), opts: o, start: info.State.LastSeq, poll: recheckPoll}
 	l.fill = fill{stream: stream, max: o.MaxBytes}
-	l.fill.set(info.State.Bytes)
+	l.fill.set(info)
 	l.fan.init(info.State.LastSeq, l.followsAll())
 	l.index.init(defaultIndexLimit)
 	return l, nil
@@ -145,11 +152,13 @@ type fill struct {
 	looking sync.Mutex // held by the one that asks the server
 	bytes   atomic.Uint64
 	looked  atomic.Int64 // unix nanoseconds
+	skew    atomic.Int64 // nanoseconds by which the server's clock is ahead of ours
 }
 
-func (f *fill) set(bytes uint64) {
-	f.bytes.Store(bytes)
+func (f *fill) set(info *jetstream.StreamInfo) {
+	f.bytes.Store(info.State.Bytes)
 	f.looked.Store(time.Now().UnixNano())
+	f.skew.Store(int64(time.Until(info.TimeStamp)))
 }
 
 // over reports whether more than part of the stream is used. When the server
@@ -158,7 +167,7 @@ func (f *fill) over(ctx context.Context, part float64) bool {
 	if time.Since(time.Unix(0, f.looked.Load())) > fillAge && f.looking.TryLock() {
 		defer f.looking.Unlock()
 		if info, err := f.stream.Info(ctx); err == nil {
-			f.set(info.State.Bytes)
+			f.set(info)
 		}
 	}
 	return float64(f.bytes.Load()) > part*float64(f.max)

@@ -1,6 +1,7 @@
 package results
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -55,6 +56,14 @@ func streamConfig(o Options) jetstream.StreamConfig {
 		Duplicates: time.Second,
 		Replicas:   o.Replicas,
 	}
+}
+
+// openStream creates or checks the stream, or binds to it.
+func openStream(ctx context.Context, js jetstream.JetStream, o Options) (jetstream.Stream, error) {
+	if o.Bind {
+		return js.Stream(ctx, Stream)
+	}
+	return js.CreateOrUpdateStream(ctx, streamConfig(o))
 }
 
 const prefix = "toolfleet.events."

@@ -1,0 +1,47 @@
+package results
+
+import "time"
+
+// Observer is told what the index learns about calls of all tenants: what was
+// in the log when it was opened, and then every entry as it comes, whoever
+// appended it. Its methods are called one at a time, must not block, and must
+// not call the Log.
+type Observer interface {
+	// Admitted tells of a call, once. at is the server's time, as [Log.Now] is.
+	// waits is true when it is to run and, as far as is known, has not begun.
+	Admitted(ref Ref, at time.Time, refused, waits bool)
+	// Left tells that a call that waited was started, or has ended; once.
+	Left(ref Ref)
+}
+
+// Observe makes o hear what the index learns. It is to be called before Run,
+// once.
+func (l *Log) Observe(o Observer) {
+	l.index.mu.Lock()
+	defer l.index.mu.Unlock()
+	l.index.observer = o
+}
+
+// observe tells the observer what an entry has changed in a record that, before
+// it, was admitted or not and waited or not. The caller holds mu.
+func (x *index) observe(r *record, admitted, waited bool) {
+	switch {
+	case x.observer == nil || r.seq == 0:
+	case !admitted:
+		x.observer.Admitted(r.Ref, r.Admitted, r.Refused, r.waits())
+	case waited && !r.waits():
+		x.observer.Left(r.Ref)
+	}
+}
+
+// waits reports whether the call is to run and has not begun. One that has a
+// worker but no start yet, since its sandbox is being made, waits.
+func (r *record) waits() bool {
+	return r.seq != 0 && !r.Refused && !r.result && r.Start == nil
+}
+
+// Now is the time by the server's clock, by which entries are dated, as it was
+// told when the server was last asked how full the log is.
+func (l *Log) Now() time.Time {
+	return time.Now().Add(time.Duration(l.fill.skew.Load()))
+}
