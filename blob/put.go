@@ -18,6 +18,8 @@ import (
 const (
 	// requestTimeout bounds one question to the store.
 	requestTimeout = 5 * time.Second
+	// purgeTimeout bounds the clean-up after a put that lost.
+	purgeTimeout = time.Second
 	// putTimeout bounds a Put, whatever the caller's context allows.
 	putTimeout = 2 * time.Minute
 	// wrongSequenceReplicated is what a replicated stream answers in place of
@@ -27,21 +29,22 @@ const (
 
 // Put writes a blob once. A second put of the same id with the same bytes
 // succeeds; with others it fails with ErrOther, also when two put at once: the
-// server takes the description of one.
+// server takes the description of one. A server that is away is waited for, two
+// minutes at most; then the error is [context.DeadlineExceeded].
 func (s *Store) Put(ctx context.Context, id ID, mimeType string, data []byte) (Info, error) {
 	if len(data) > MaxSize {
 		return Info{}, fmt.Errorf("blob: put %s: %d bytes are over the limit of %d bytes", id, len(data), MaxSize)
 	}
 	ctx, cancel := context.WithTimeout(ctx, putTimeout)
 	defer cancel()
-	switch info, err := s.Stat(ctx, id); {
-	case err == nil:
-		return same(id, info, data)
-	case !errors.Is(err, ErrNotFound):
-		return Info{}, err
-	}
 	// A try that was cut short is begun anew, under another unique id.
 	info, err := backoff.RetryWithData(func() (Info, error) {
+		switch info, err := s.Stat(ctx, id); {
+		case err == nil:
+			return info, nil
+		case !errors.Is(err, ErrNotFound):
+			return Info{}, forGood(err)
+		}
 		return s.put(ctx, id, description(id, rand.Text(), mimeType, data), data)
 	}, backoff.WithContext(newBackOff(), ctx))
 	if err != nil {
@@ -76,10 +79,11 @@ func (s *Store) put(ctx context.Context, id ID, obj jetstream.ObjectInfo, data [
 		won, winner, err = s.putDescription(ctx, id, obj)
 	}
 	if !won {
-		// Nobody will ever read these chunks. When this fails they go by age.
-		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+		// Nobody will ever read these chunks. When this fails, as it does for
+		// who has no permission to purge, they go by age.
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), purgeTimeout)
 		defer cancel()
-		err = errors.Join(err, s.stream.Purge(clean, jetstream.WithPurgeSubject(chunks(obj.NUID))))
+		_ = s.stream.Purge(clean, jetstream.WithPurgeSubject(chunks(obj.NUID)))
 	}
 	if err != nil {
 		return Info{}, err

@@ -36,6 +36,7 @@ const (
 type Store struct {
 	js     jetstream.JetStream
 	stream jetstream.Stream
+	api    string // where the server's JetStream API is
 }
 
 // Options of [Open].
@@ -44,13 +45,33 @@ type Options struct {
 	MaxBytes int64
 	// Replicas is how many servers keep it; 0 means 1.
 	Replicas int
+	// Bind takes the store as it is and needs no permission to make it; one that
+	// is not there is an error. The other options mean nothing then.
+	Bind bool
 }
 
-// Open creates or checks the store.
+// Open creates or checks the store, or binds to it.
 func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error) {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 4 << 30
 	}
+	if !o.Bind {
+		if err := create(ctx, js, o); err != nil {
+			return nil, fmt.Errorf("blob: store %s: %w", Bucket, err)
+		}
+	}
+	stream, err := js.Stream(ctx, objects)
+	if err != nil {
+		return nil, fmt.Errorf("blob: store %s: %w", Bucket, err)
+	}
+	return &Store{js: js, stream: stream, api: apiPrefix(js)}, nil
+}
+
+// objects is the stream behind the store.
+const objects = "OBJ_" + Bucket
+
+// create creates or checks the store.
+func create(ctx context.Context, js jetstream.JetStream, o Options) error {
 	_, err := js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{
 		Bucket:      Bucket,
 		Description: "Toolfleet: long arguments and large parts of results",
@@ -59,14 +80,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Store, error
 		Storage:     jetstream.FileStorage,
 		Replicas:    max(o.Replicas, 1),
 	})
-	if err != nil {
-		return nil, fmt.Errorf("blob: store %s: %w", Bucket, err)
-	}
-	stream, err := js.Stream(ctx, "OBJ_"+Bucket)
-	if err != nil {
-		return nil, fmt.Errorf("blob: store %s: %w", Bucket, err)
-	}
-	return &Store{js: js, stream: stream}, nil
+	return err
 }
 
 const (
@@ -96,18 +110,27 @@ func (s *Store) Stat(ctx context.Context, id ID) (Info, error) {
 	return infoOf(id, obj)
 }
 
-// describe reads a blob's description.
+// describe reads a blob's description. Any replica may answer; that there is
+// none is believed to the leader alone, since a result that names a blob reaches
+// its reader sooner than the blob reaches the last replica.
 func (s *Store) describe(ctx context.Context, id ID) (obj jetstream.ObjectInfo, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	var data []byte
 	msg, err := s.stream.GetLastMsgForSubject(ctx, id.subject())
 	switch {
+	case err == nil:
+		data = msg.Data
 	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return obj, ErrNotFound
+		data, err = s.askLeader(ctx, id.subject())
+	}
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return obj, err
 	case err != nil:
 		return obj, fmt.Errorf("blob: get %s: %w", id, err)
 	}
-	if err := json.Unmarshal(msg.Data, &obj); err != nil {
+	if err := json.Unmarshal(data, &obj); err != nil {
 		return obj, fmt.Errorf("blob: get %s: unreadable description: %w", id, err)
 	}
 	if obj.Deleted {

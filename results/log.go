@@ -99,8 +99,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Open creates or checks the stream, or binds to it. Run must be running for Follow and
-// Cancelled to work.
+// Open creates or checks the stream, or binds to it. Run must be running for
+// Follow and Cancelled to work.
 func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Log, error) {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 4 << 30
@@ -114,7 +114,9 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Log, error) 
 		return nil, fmt.Errorf("results: stream %s: %w", Stream, err)
 	}
 	info := stream.CachedInfo()
-	o.MaxBytes = info.Config.MaxBytes
+	if o.Bind {
+		o.MaxBytes = info.Config.MaxBytes
+	}
 	l := &Log{js: js, server: newServer(js), opts: o, start: info.State.LastSeq, poll: recheckPoll}
 	l.fill = fill{stream: stream, max: o.MaxBytes}
 	l.fill.set(info)
