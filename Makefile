@@ -72,6 +72,10 @@ bench: setup images ## measure calls against bare containers, as `name value` li
 	@toolchain/build.sh runsc >&2
 	@bin/toolfleet bench
 
+.PHONY: bench-bus
+bench-bus: build ## measure what a call costs beside its sandbox, as `name value` lines; needs no containers
+	@bin/toolfleet bench-bus
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target of PKG for FUZZTIME (20s)
 	@for dir in $$(go list -f '{{.Dir}}' $(PKG)); do \

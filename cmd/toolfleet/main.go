@@ -31,14 +31,15 @@ const (
 
 // commands is the command line.
 type commands struct {
-	Up     UpCmd     `cmd:"" help:"Run a whole fleet in this process."`
-	Call   CallCmd   `cmd:"" help:"Call a tool and follow the call to its end."`
-	Calls  CallsCmd  `cmd:"" help:"Look at calls: list, show, follow, cancel."`
-	Tools  ToolsCmd  `cmd:"" help:"Look at tools: list, show, check."`
-	Image  ImageCmd  `cmd:"" help:"Make tool images."`
-	Doctor DoctorCmd `cmd:"" help:"Say what this machine can do and what is missing."`
-	Bench  BenchCmd  `cmd:"" help:"Measure a fleet beside bare containers."`
-	Escape EscapeCmd `cmd:"" help:"Try to break out of this machine's sandboxes."`
+	Up       UpCmd       `cmd:"" help:"Run a whole fleet in this process."`
+	Call     CallCmd     `cmd:"" help:"Call a tool and follow the call to its end."`
+	Calls    CallsCmd    `cmd:"" help:"Look at calls: list, show, follow, cancel."`
+	Tools    ToolsCmd    `cmd:"" help:"Look at tools: list, show, check."`
+	Image    ImageCmd    `cmd:"" help:"Make tool images."`
+	Doctor   DoctorCmd   `cmd:"" help:"Say what this machine can do and what is missing."`
+	Bench    BenchCmd    `cmd:"" help:"Measure a fleet beside bare containers."`
+	BenchBus BenchBusCmd `cmd:"" help:"Measure what a call costs beside its sandbox."`
+	Escape   EscapeCmd   `cmd:"" help:"Try to break out of this machine's sandboxes."`
 
 	Version kong.VersionFlag `help:"Print the version."`
 }

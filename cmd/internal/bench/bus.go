@@ -27,9 +27,9 @@ import (
 	"github.com/toolfleet/toolfleet/worker"
 )
 
-// busSlots is how many calls the fleet without sandboxes runs at once, and
-// busCalls how many more calls than containers it is measured with: they are
-// that much shorter.
+// busSlots is how many calls the fleet without sandboxes runs at once beside
+// containers, and busCalls how many more calls than containers it is measured
+// with: they are that much shorter.
 const (
 	busSlots = 8
 	busCalls = 50
@@ -48,7 +48,9 @@ type bus struct {
 	n      atomic.Int64
 }
 
-func openBus(ctx context.Context, dir string) (b *bus, err error) {
+// openBus starts a fleet with that many slots on a store in dir. Without slots
+// it has no worker, and every call waits.
+func openBus(ctx context.Context, dir string, slots int) (b *bus, err error) {
 	b = &bus{http: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
 	defer func() {
 		if err != nil {
@@ -66,11 +68,11 @@ func openBus(ctx context.Context, dir string) (b *bus, err error) {
 	if err != nil {
 		return b, err
 	}
-	return b, b.start(ctx, p, logger)
+	return b, b.start(ctx, p, slots, logger)
 }
 
 // start begins the parts of the fleet.
-func (b *bus) start(ctx context.Context, p *part.Bus, logger *slog.Logger) error {
+func (b *bus) start(ctx context.Context, p *part.Bus, slots int, logger *slog.Logger) error {
 	echo := catalog.Spec{Name: "echo", Description: "Answers.", Image: "local/none:1", Command: []string{"/tool"}, Parameters: []byte(`{"type":"object"}`)}
 	echo.SetDefaults()
 	tools := []catalog.Spec{echo}
@@ -85,28 +87,48 @@ func (b *bus) start(ctx context.Context, p *part.Bus, logger *slog.Logger) error
 		return err
 	}
 	b.url = doors.URL()
-	self := results.Worker{ID: "bench", Incarnation: "1"}
-	server := &queue.Server{
-		Queue: p.Queue, Slots: busSlots, Drain: time.Second, Log: logger, Metrics: m,
-		Handler: &worker.Worker{Self: self, Log: p.Log, Blobs: p.Blobs, Sandboxes: &instant{}, Alive: p.Registry.Alive, Metrics: m, Logger: logger},
+	runs := []func(context.Context) error{p.Log.Run, doors.Run}
+	if slots > 0 {
+		self := results.Worker{ID: "bench", Incarnation: "1"}
+		server := &queue.Server{
+			Queue: p.Queue, Slots: slots, Drain: time.Second, Log: logger, Metrics: m,
+			Handler: &worker.Worker{Self: self, Log: p.Log, Blobs: p.Blobs, Sandboxes: &instant{}, Alive: p.Registry.Alive, Metrics: m, Logger: logger},
+		}
+		info := queue.WorkerInfo{ID: self.ID, Incarnation: self.Incarnation, Class: queue.DefaultClass, Slots: slots}
+		runs = append(runs, server.Run, func(ctx context.Context) error {
+			return p.Registry.Run(ctx, func() queue.WorkerInfo { return info })
+		})
 	}
 	ctx, b.stop = context.WithCancel(ctx)
 	b.parts, ctx = errgroup.WithContext(ctx)
-	for _, run := range []func(context.Context) error{p.Log.Run, server.Run, doors.Run} {
+	for _, run := range runs {
 		b.parts.Go(func() error { return run(ctx) })
 	}
 	return nil
 }
 
-// call submits a call and waits for its result.
-func (b *bus) call(ctx context.Context) error {
-	t, err := b.d.Submit(ctx, call.Call{
-		Tenant: call.DefaultTenant, ThreadID: "bench", RunID: "bench", Scope: strconv.FormatInt(b.n.Add(1), 10), ToolCallID: "call",
+// submit submits a call.
+func (b *bus) submit(ctx context.Context, tenant string) (dispatch.Ticket, error) {
+	return b.d.Submit(ctx, call.Call{
+		Tenant: tenant, ThreadID: "bench", RunID: "bench", Scope: strconv.FormatInt(b.n.Add(1), 10), ToolCallID: "call",
 		Tool: "echo", Arguments: "{}",
 	})
+}
+
+// call submits a call and waits for its result.
+func (b *bus) call(ctx context.Context) error { return b.callOf(ctx, call.DefaultTenant) }
+
+// callOf is a tenant's call.
+func (b *bus) callOf(ctx context.Context, tenant string) error {
+	t, err := b.submit(ctx, tenant)
 	if err != nil {
 		return err
 	}
+	return b.await(ctx, t)
+}
+
+// await waits for a call's result.
+func (b *bus) await(ctx context.Context, t dispatch.Ticket) error {
 	st, err := b.d.Await(ctx, t)
 	if err == nil && st.Result.IsError {
 		err = fmt.Errorf("bench: the call failed: %s", st.Result.Error.Message)
@@ -114,31 +136,34 @@ func (b *bus) call(ctx context.Context) error {
 	return err
 }
 
+// busBody is a call of the fleet without sandboxes as the HTTP door takes it.
+var busBody = []byte(`{"tool":"echo","arguments":{}}`)
+
 // post does the same through the HTTP door.
-func (b *bus) post(ctx context.Context) error {
-	return post(ctx, &b.http, b.url, []byte(`{"tool":"echo","arguments":{}}`))
-}
+func (b *bus) post(ctx context.Context) error { return post(ctx, &b.http, b.url, busBody) }
 
 // post makes a call at a door and sees that it succeeded.
 func post(ctx context.Context, client *http.Client, url string, body []byte) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/calls", bytes.NewReader(body))
+	status, answer, err := send(ctx, client, url+"/v1/calls", body)
+	if err == nil && (status != http.StatusOK || !bytes.Contains(answer, []byte(`"succeeded"`))) {
+		err = fmt.Errorf("the call was answered with %d: %.500s", status, answer)
+	}
+	return err
+}
+
+func send(ctx context.Context, client *http.Client, url string, body []byte) (status int, answer []byte, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := client.Do(req)
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK || !bytes.Contains(answer, []byte(`"succeeded"`)) {
-		return fmt.Errorf("the call was answered with %d: %.500s", resp.StatusCode, answer)
-	}
-	return nil
+	answer, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, answer, err
 }
 
 // effort is what many calls took together.

@@ -14,7 +14,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // BenchmarkCall is everything of a call that is not its sandbox, straight at
 // the dispatcher and through the HTTP door.
 func BenchmarkCall(b *testing.B) {
-	bus, err := openBus(b.Context(), b.TempDir())
+	bus, err := openBus(b.Context(), b.TempDir(), busSlots)
 	if err != nil {
 		b.Fatal(err)
 	}
