@@ -59,28 +59,31 @@ type End struct {
 	Status Status
 	// Retried says whether the fleet itself tries again before it answers.
 	Retried bool
+	// Dead says whether the call is kept as a dead letter, too: it ended by a
+	// fault of ours, so somebody may want to make it again.
+	Dead bool
 }
 
 // Ends is the closed table of how a call can end, success first.
 var Ends = []End{
-	{"tool succeeded", "", StatusSucceeded, false},
-	{"tool said error, or non-zero exit", KindToolError, StatusFailed, false},
-	{"killed by a signal that was not ours, or junk on the protocol", KindCrashed, StatusFailed, false},
-	{"deadline", KindTimeout, StatusTimedOut, false},
-	{"cancelled", KindCancelled, StatusCancelled, false},
-	{"memory limit", KindOutOfMemory, StatusFailed, false},
-	{"process limit", KindPidsLimit, StatusFailed, false},
-	{"disk limit", KindDiskLimit, StatusFailed, false},
-	{"output limit", KindOutputLimit, StatusFailed, false},
-	{"arguments are not JSON, break the schema, or are too long", KindInvalidArguments, StatusRefused, false},
-	{"no such tool", KindUnknownTool, StatusRefused, false},
-	{"consent missing or declined", KindDeclined, StatusRefused, false},
-	{"over the tenant's quota", KindQuotaExceeded, StatusRefused, false},
-	{"waited too long", KindExpired, StatusFailed, false},
-	{"worker lost after a start that may not be repeated", KindInterrupted, StatusInterrupted, false},
-	{"image missing, forbidden or unreachable", KindImageUnavailable, StatusFailed, true},
-	{"our failure around the sandbox", KindSandboxFailed, StatusFailed, true},
-	{"any other failure of ours", KindInternal, StatusFailed, true},
+	{"tool succeeded", "", StatusSucceeded, false, false},
+	{"tool said error, or non-zero exit", KindToolError, StatusFailed, false, false},
+	{"killed by a signal that was not ours, or junk on the protocol", KindCrashed, StatusFailed, false, false},
+	{"deadline", KindTimeout, StatusTimedOut, false, false},
+	{"cancelled", KindCancelled, StatusCancelled, false, false},
+	{"memory limit", KindOutOfMemory, StatusFailed, false, false},
+	{"process limit", KindPidsLimit, StatusFailed, false, false},
+	{"disk limit", KindDiskLimit, StatusFailed, false, false},
+	{"output limit", KindOutputLimit, StatusFailed, false, false},
+	{"arguments are not JSON, break the schema, or are too long", KindInvalidArguments, StatusRefused, false, false},
+	{"no such tool", KindUnknownTool, StatusRefused, false, false},
+	{"consent missing or declined", KindDeclined, StatusRefused, false, false},
+	{"over the tenant's quota", KindQuotaExceeded, StatusRefused, false, false},
+	{"waited too long", KindExpired, StatusFailed, false, false},
+	{"worker lost after a start that may not be repeated", KindInterrupted, StatusInterrupted, false, false},
+	{"image missing, forbidden or unreachable", KindImageUnavailable, StatusFailed, true, false},
+	{"our failure around the sandbox", KindSandboxFailed, StatusFailed, true, true},
+	{"any other failure of ours", KindInternal, StatusFailed, true, true},
 }
 
 // EndOf returns the row for k; "" is success. An unknown kind, which only a

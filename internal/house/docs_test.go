@@ -123,6 +123,9 @@ func TestEndsAreDocumented(t *testing.T) {
 		if e.Retried {
 			retried = "yes, then answered"
 		}
+		if e.Dead {
+			retried += ", and kept as a dead letter"
+		}
 		fmt.Fprintf(&want, "| %s | %s | `%s` | %s |\n", e.Cause, kind, e.Status, retried)
 	}
 	text := read(t, "ARCHITECTURE.md")
