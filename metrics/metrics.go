@@ -92,7 +92,7 @@ func New(reg prometheus.Registerer) *Metrics {
 		poolFailures: f.counter("pool_refill_failures_total", "Sandboxes that could not be started for the pool, by runtime and isolation.", "runtime", "isolation"),
 		hostObjects:  f.gauge("host_objects", "What this worker's sandboxes have on the host, by object; object sandboxes is how many are alive. Looked up twice a minute.", "object"),
 
-		progressDropped: f.counter("progress_dropped_total", "Progress events not published, by reason (rate, full, late, failed).", "reason"),
+		progressDropped: f.counter("progress_dropped_total", "Progress events not published, by reason (full, failed, malformed).", "reason"),
 		appendsLost:     f.counter("log_appends_lost_total", "Appends that came after a call's result and were refused by the log, by event.", "event"),
 		resultsDropped:  f.counter("results_dropped_total", "Results that lost to an earlier result of the same call.").WithLabelValues(),
 
@@ -356,8 +356,7 @@ func (m *Metrics) SetHostObjects(o HostObjects) {
 }
 
 // ProgressDropped counts a progress event that was not published. reason is
-// "rate" (a later one took its place), "full" (the log is), "late" (the call
-// has ended) or "failed".
+// "full" (the log is), "failed" (the server is away) or "malformed".
 func (m *Metrics) ProgressDropped(reason string) {
 	if m == nil {
 		return

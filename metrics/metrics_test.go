@@ -32,7 +32,7 @@ func useAll(m *metrics.Metrics, tool string) {
 	m.PoolGet("runc", "cell", true)
 	m.RefillFailed("runc", "cell")
 	m.SetHostObjects(metrics.HostObjects{Sandboxes: 1, Shims: 1})
-	m.ProgressDropped("rate")
+	m.ProgressDropped("full")
 	m.AppendLost("progress")
 	m.ResultDropped()
 	m.HTTPRequest("http", "/v1/calls/{id}", "GET", 200, time.Millisecond)

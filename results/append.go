@@ -75,9 +75,19 @@ func (l *Log) fenced(ctx context.Context, ref Ref, kind string, data []byte, non
 }
 
 // publish sends one message and waits for its acknowledgement, once.
+//
+// It sends nothing while the server is away. The client library would keep the
+// message, and another copy for each try, in a buffer that all of them share
+// with the heartbeats, and send them all when the server is back. So what waits
+// for the server is with whoever appends: one event for each, and as many
+// as a worker has slots.
 func (l *Log) publish(ctx context.Context, subject string, data []byte, opts ...jetstream.PublishOpt) (uint64, error) {
-	if limit := l.js.Conn().MaxPayload(); int64(len(data)+headerRoom) > limit {
-		return 0, backoff.Permanent(fmt.Errorf("an event of %d bytes is over the server's limit of %d bytes (max_payload)", len(data), limit))
+	nc := l.js.Conn()
+	if limit := nc.MaxPayload(); int64(len(data)+headerRoom) > limit {
+		return 0, backoff.Permanent(fmt.Errorf("%w: its %d bytes are over the server's limit of %d bytes (max_payload)", ErrTooLarge, len(data), limit))
+	}
+	if err := away(nc); err != nil {
+		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -87,6 +97,17 @@ func (l *Log) publish(ctx context.Context, subject string, data []byte, opts ...
 	}
 	l.appended(ack.Sequence)
 	return ack.Sequence, nil
+}
+
+// away says that no server can be reached at the moment, or no more.
+func away(nc *nats.Conn) error {
+	switch {
+	case nc.IsConnected():
+		return nil
+	case nc.IsClosed():
+		return nats.ErrConnectionClosed
+	}
+	return nats.ErrConnectionReconnecting
 }
 
 // retry does op until it succeeds, fails for good, or ctx is done.
@@ -112,8 +133,9 @@ func (l *Log) retry(ctx context.Context, ref Ref, kind string, op func() error) 
 	return fmt.Errorf("results: append %s to %s: %w", kind, ref.Key, err)
 }
 
-// newBackOff waits 20 ms at first and 2 s at most, for as long as the context
-// allows.
+// newBackOff waits 20 ms at first and 2 s at most, give or take half of it, so
+// that those who waited for a server do not come back to it all at once. It
+// goes on for as long as the context allows.
 func newBackOff() backoff.BackOff {
 	return backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(20*time.Millisecond),

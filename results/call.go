@@ -136,9 +136,15 @@ func markerOf(e Entry) (*Marker, error) {
 // flight per call; state is true for changes of status, which outrank
 // progress when the log fills up. ErrEnded when the call has ended: the
 // caller is late and must stop.
+//
+// A server that is away is not waited for. The event is dropped, and the next
+// one is newer; results are what waits.
 func (l *Log) Progress(ctx context.Context, ref Ref, ev agui.Event, state bool) error {
 	if err := ref.check(); err != nil {
 		return err
+	}
+	if err := away(l.js.Conn()); err != nil {
+		return fmt.Errorf("results: progress dropped: %w", err)
 	}
 	kind := KindProgress
 	if state {
@@ -168,7 +174,7 @@ func (l *Log) Finish(ctx context.Context, ref Ref, toolCallID string, r call.Res
 		return false, fmt.Errorf("results: result: %w", err)
 	}
 	if len(data) > blob.InlineEvent {
-		return false, fmt.Errorf("results: a result of %d bytes is over the limit of %d bytes: move its large parts to blobs", len(data), blob.InlineEvent)
+		return false, fmt.Errorf("%w: a result of %d bytes is over the limit of %d bytes: move its large parts to blobs", ErrTooLarge, len(data), blob.InlineEvent)
 	}
 	_, won, err = l.fenced(ctx, ref, KindResult, data, nonce)
 	return won, err

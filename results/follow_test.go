@@ -224,7 +224,7 @@ func TestAFollowerSurvivesARestart(t *testing.T) {
 		}
 		s.Shutdown()
 		appended := make(chan error, 1)
-		go func() { appended <- l.Progress(t.Context(), ref, progress(round), true) }() // waits for the server
+		go func() { appended <- l.Claim(t.Context(), ref, results.Worker{}, round+1) }() // waits for the server
 		s = natsdtest.StartWith(t, natsd.Config{StoreDir: dir, Port: port})
 		if err := <-appended; err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package results
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -92,6 +93,27 @@ func (l *Log) Untouched(ctx context.Context, job *catalog.Job) (bool, error) {
 		return false, nil
 	}
 	return l.server.none(ctx, ref.subject(KindClaim), ref.subject(KindStart), ref.subject(KindCancel), ref.subject(KindResult))
+}
+
+// Age is how long ago a call was admitted. Both moments are the server's, so the
+// clocks of dispatchers and workers, and what is between them, have no part in
+// it. ErrNotFound when there is no log.
+func (l *Log) Age(ctx context.Context, ref Ref) (time.Duration, error) {
+	if err := ref.check(); err != nil {
+		return 0, err
+	}
+	e, err := l.server.last(ctx, ref.subject(KindAdmit))
+	switch {
+	case errors.Is(err, errNoMessage):
+		return 0, ErrNotFound
+	case err != nil:
+		return 0, err
+	}
+	info, err := l.fill.stream.Info(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("results: the server's time: %w", err)
+	}
+	return info.TimeStamp.Sub(e.Time), nil
 }
 
 // Await follows a call from where it stood until it has ended, and returns where

@@ -148,7 +148,12 @@ func (f *fitter) put(ctx context.Context, partType, mimeType string, data []byte
 		mimeType = "application/octet-stream"
 	}
 	id := blob.ID{Tenant: f.a.ref.Tenant, Key: f.a.ref.Key, N: f.a.n*blobsPerAttempt + f.n}
-	if _, err := f.a.Blobs.Put(ctx, id, mimeType, data); err != nil {
+	// A store that is away is waited for, as the log is: the parts are the result.
+	_, err := f.a.Blobs.Put(ctx, id, mimeType, data)
+	for errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		_, err = f.a.Blobs.Put(ctx, id, mimeType, data)
+	}
+	if err != nil {
 		return agui.Part{}, err
 	}
 	f.a.Metrics.BlobPut(int64(len(data)))

@@ -119,6 +119,7 @@ func (a *attempt) start(ctx context.Context) error {
 	}
 	switch {
 	case errors.Is(err, results.ErrEnded):
+		a.lost(results.KindStart)
 		return giveBack(0, err)
 	case err != nil:
 		return giveBack(busyPause, err)
@@ -159,7 +160,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 		Attempt:         a.n,
 		Sandbox:         sb.ID(),
 		Runtime:         sb.Runtime(),
-		QueuedMs:        a.began.Sub(a.job.Admitted).Milliseconds(),
+		QueuedMs:        max(0, a.began.Sub(a.job.Admitted).Milliseconds()), // by two clocks
 		StartMs:         started.Sub(a.began).Milliseconds(),
 		RunMs:           time.Since(started).Milliseconds(),
 		PeakMemoryBytes: exit.Usage.PeakMemory,

@@ -182,18 +182,23 @@ func (v *voice) publish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, voiceTimeout)
 	defer cancel()
 	isState := v.last == nil || v.last.Status != next.Status
-	switch err := v.a.Log.Progress(ctx, v.a.ref, ev, isState); {
-	case errors.Is(err, results.ErrEnded):
-		v.late()
-		return
-	case err != nil:
-		// A lost event may have been the base of later deltas, so the next
-		// one is a whole snapshot.
-		v.a.Metrics.ProgressDropped("append")
-		v.last = nil
+	err := v.a.Log.Progress(ctx, v.a.ref, ev, isState)
+	if err == nil {
+		v.last = &next
 		return
 	}
-	v.last = &next
+	// A lost event may have been the base of later deltas, so the next one is
+	// a whole snapshot.
+	v.last = nil
+	switch {
+	case errors.Is(err, results.ErrEnded):
+		v.a.lost(results.KindProgress)
+		v.late()
+	case errors.Is(err, results.ErrFull):
+		v.a.Metrics.ProgressDropped("full")
+	default:
+		v.a.Metrics.ProgressDropped("failed")
+	}
 }
 
 // close ends the voice: what is still unsaid is published together with the

@@ -10,6 +10,7 @@ import (
 	"github.com/toolfleet/toolfleet/blob"
 	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/internal/failpoint"
 	"github.com/toolfleet/toolfleet/metrics"
 	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/results"
@@ -128,6 +129,7 @@ func (w *Worker) Handle(ctx context.Context, d *queue.Delivery) {
 		a.logger.Error("delivery failed and is given back", "error", err, "delivered", d.Delivered)
 		err = d.Retry(ackCtx, busyPause)
 	default:
+		failpoint.Hit(failpoint.Finished)
 		err = d.Ack(ackCtx)
 	}
 	if err != nil {
@@ -152,8 +154,12 @@ func (a *attempt) handle(ctx context.Context) error {
 		return nil
 	case state.Cancel != nil:
 		return a.endUnrun(ctx, state, call.Cancelled(*state.Cancel))
-	case state.Start == nil && !a.job.Expires.IsZero() && time.Now().After(a.job.Expires):
-		return a.endUnrun(ctx, state, call.Expired(a.job.Expires.Sub(a.job.Admitted), true))
+	}
+	switch expired, err := a.expired(ctx, state); {
+	case err != nil:
+		return giveBack(busyPause, err)
+	case expired:
+		return a.endUnrun(ctx, state, call.Expired(a.patience(), true))
 	}
 	if end, err := a.mayRun(ctx, state); err != nil || end {
 		return err
@@ -187,6 +193,23 @@ func (a *attempt) look(ctx context.Context) (results.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	return a.Log.Look(ctx, a.ref)
+}
+
+// patience is how long the call may wait for its start: a duration, since the
+// dispatcher's clock is not ours.
+func (a *attempt) patience() time.Duration { return a.job.Expires.Sub(a.job.Admitted) }
+
+// expired reports whether a call that was never started has waited too long.
+// When our clock says so the server is asked, which admitted the call by a
+// clock of its own; when our clock is late the keeper does what is to be done.
+func (a *attempt) expired(ctx context.Context, state results.State) (bool, error) {
+	if state.Start != nil || a.job.Expires.IsZero() || time.Now().Before(a.job.Expires) {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	age, err := a.Log.Age(ctx, a.ref)
+	return age > a.patience(), err
 }
 
 // idempotent says whether the tool may be started again after a start.
@@ -270,41 +293,18 @@ func (a *attempt) claim(ctx context.Context) error {
 	defer cancel()
 	switch err := a.Log.Claim(ctx, a.ref, a.Self, a.n); {
 	case errors.Is(err, results.ErrEnded):
+		a.lost(results.KindClaim)
 		return giveBack(0, err)
 	case err != nil:
 		return giveBack(busyPause, err)
 	}
+	failpoint.Hit(failpoint.Claimed)
 	return nil
 }
 
-// finish publishes the result. It goes on when the worker is told to stop and
-// while the log is away: the result is the one thing that is never dropped.
-func (a *attempt) finish(ctx context.Context, r call.Result) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishTimeout)
-	defer cancel()
-	r.CallID = a.job.Call.ToolCallID
-	if r.Error != nil && r.Error.Attempt == 0 {
-		r.Error.Attempt = a.n
-	}
-	r = a.fit(ctx, r)
-	won, err := a.Log.Finish(ctx, a.ref, a.job.Call.ToolCallID, r)
-	if err != nil {
-		return giveBack(busyPause, err)
-	}
-	if !won {
-		a.logger.Info("result dropped: the call has one already", "kind", r.Kind())
-		a.Metrics.ResultDropped()
-		return nil
-	}
-	ended := metrics.Ended{
-		Tool: a.job.Call.Tool, Kind: string(r.Kind()), Status: string(r.Status()),
-		Total: time.Since(a.job.Admitted),
-	}
-	if x := r.Execution; x != nil {
-		ended.Queue = time.Duration(x.QueuedMs) * time.Millisecond
-		ended.Start = time.Duration(x.StartMs) * time.Millisecond
-		ended.Run = time.Duration(x.RunMs) * time.Millisecond
-	}
-	a.Metrics.CallEnded(ended)
-	return nil
+// lost notes that an append of ours was refused because the call has ended: we
+// were away for longer than our lease, and another has gone on.
+func (a *attempt) lost(kind string) {
+	a.logger.Warn("append dropped: the call was ended by another", "event", kind, "attempt", a.n)
+	a.Metrics.AppendLost(kind)
 }
