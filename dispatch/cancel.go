@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/results"
 )
 
@@ -61,7 +62,7 @@ func (d *Dispatcher) endUnstarted(ctx context.Context, ref results.Ref, st resul
 		d.ended(st.Job, r)
 	}
 	if st.Job.Spec != nil {
-		if err := d.Queue.Remove(ctx, st.Job.Spec.Class, ref.Key); err != nil {
+		if err := d.Queue.Remove(ctx, queue.AddressOf(st.Job)); err != nil {
 			// Harmless: whoever gets the job finds the result and drops it.
 			d.Logger.Warn("the job of an ended call is still queued", "call", ref.Key, "error", err)
 		}

@@ -179,7 +179,7 @@ func (h *house) awaitQueued(t *testing.T, ref results.Ref, want bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for {
-		got, err := h.q.Has(ctx, "default", ref.Key)
+		got, err := h.q.Has(ctx, queue.Address{Tenant: ref.Tenant, Tool: "tool", Key: ref.Key})
 		if err != nil {
 			t.Fatalf("waiting for queued = %v: %v", want, err)
 		}

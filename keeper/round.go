@@ -79,7 +79,7 @@ func (r *round) queued(ctx context.Context, u results.Unfinished, alive bool) (b
 	if u.Refused || alive {
 		return alive, nil
 	}
-	return r.Queue.Has(ctx, u.Class, u.Key)
+	return r.Queue.Has(ctx, queue.Address{Class: u.Class, Tenant: u.Tenant, Tool: u.Tool, Key: u.Key})
 }
 
 // ask fills in what the registry knows of the workers.
@@ -172,7 +172,7 @@ func (r *round) end(ctx context.Context, ref results.Ref, st results.State, resu
 	if st.Job.Spec == nil {
 		return nil
 	}
-	if err := r.Queue.Remove(ctx, st.Job.Spec.Class, ref.Key); err != nil {
+	if err := r.Queue.Remove(ctx, queue.AddressOf(st.Job)); err != nil {
 		return fmt.Errorf("keeper: the job of an ended call: %w", err)
 	}
 	return nil

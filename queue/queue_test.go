@@ -38,6 +38,11 @@ func job(id string) catalog.Job {
 	}
 }
 
+// at is where a job of this test is.
+func at(key call.Key) queue.Address {
+	return queue.Address{Tenant: "default", Tool: "word-count", Key: key}
+}
+
 func push(t testing.TB, q *queue.Queue, id string) call.Key {
 	t.Helper()
 	j := job(id)
@@ -100,7 +105,7 @@ func TestPushAndHandle(t *testing.T) {
 		if d := get(t, had, "a delivery"); d.Job.Call.Key() != key || d.Delivered != 1 {
 			t.Errorf("delivery %d of %s", d.Delivered, d.Job.Call.Key())
 		}
-		if has, err := q.Has(t.Context(), "", key); has || err != nil {
+		if has, err := q.Has(t.Context(), at(key)); has || err != nil {
 			t.Errorf("after the ack: Has = %v, %v", has, err)
 		}
 	}
@@ -119,7 +124,7 @@ func TestASecondPushWaitsForTheFirst(t *testing.T) {
 		t.Errorf("Depth = %+v, %v", d, err)
 	}
 	for range 2 {
-		if err := q.Remove(t.Context(), "", key); err != nil {
+		if err := q.Remove(t.Context(), at(key)); err != nil {
 			t.Fatal(err)
 		}
 	}

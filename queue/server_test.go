@@ -168,7 +168,7 @@ func TestMessagesNobodyCanRead(t *testing.T) {
 		t.Error(err)
 	}
 	for id, want := range map[string]bool{"junk": false, "foreign": false, "newer": true} {
-		if has, err := q.Has(t.Context(), "", call.Key(key(id))); has != want || err != nil {
+		if has, err := q.Has(t.Context(), at(call.Key(key(id)))); has != want || err != nil {
 			t.Errorf("%s is there: %v, %v", id, has, err)
 		}
 	}
@@ -197,7 +197,7 @@ func TestDrainWaitsThenCancels(t *testing.T) {
 	if err := get(t, causes, "the cause"); !errors.Is(err, queue.ErrDraining) {
 		t.Errorf("cause: %v", err)
 	}
-	if has, err := q.Has(t.Context(), "", key); !has || err != nil {
+	if has, err := q.Has(t.Context(), at(key)); !has || err != nil {
 		t.Errorf("given back: %v, %v", has, err)
 	}
 	if s.Busy() != 0 {
@@ -433,7 +433,7 @@ func TestARemovedJobLeavesTheOthers(t *testing.T) {
 	take(t, js)
 	take(t, js)
 	younger := take(t, js)
-	if err := q.Remove(t.Context(), "", removed); err != nil {
+	if err := q.Remove(t.Context(), at(removed)); err != nil {
 		t.Fatal(err)
 	}
 	if err := younger.DoubleAck(t.Context()); err != nil {
@@ -456,13 +456,13 @@ func TestRemovedByTwo(t *testing.T) {
 		var both sync.WaitGroup
 		for range 2 {
 			both.Go(func() {
-				if err := q.Remove(t.Context(), "", key); err != nil {
+				if err := q.Remove(t.Context(), at(key)); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		both.Wait()
-		if has, err := q.Has(t.Context(), "", key); err != nil || has {
+		if has, err := q.Has(t.Context(), at(key)); err != nil || has {
 			t.Fatalf("it is still there: %v", err)
 		}
 	}

@@ -6,10 +6,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The streams. CALLS holds what waits, READY what may run now.
-//
-// There is no scheduler between them yet: Push goes to READY, and CALLS, whose
-// subjects are final, stays empty.
+// The streams. CALLS holds what waits, READY what may run now; the scheduler
+// (package keeper) moves jobs from the one to the other.
 const (
 	CallsStream = "TOOLFLEET_CALLS"
 	ReadyStream = "TOOLFLEET_READY"
@@ -20,14 +18,23 @@ const (
 	readyPrefix = "toolfleet.ready."
 )
 
+// headerMaxInFlight carries a spec's maxInFlight beside a job in CALLS, so that
+// the scheduler need not read jobs to know which may run.
+const headerMaxInFlight = "Toolfleet-Max-In-Flight"
+
 // The limits of a consumer; the server's own are too small for a fleet.
 const (
 	maxAckPending = 10_000
 	maxWaiting    = 4096
 )
 
+// callsConfig is kept by limits, not as a work queue: nobody is handed a job
+// from here and acknowledges it. The scheduler reads what there is beside those
+// who write, which a work queue forbids, and deletes what it has moved.
 func callsConfig(o Options) jetstream.StreamConfig {
-	return workQueue(o, CallsStream, "Toolfleet: calls that wait", callsPrefix+"*.*.*.*.*")
+	c := workQueue(o, CallsStream, "Toolfleet: calls that wait", callsPrefix+"*.*.*.*.*")
+	c.Retention = jetstream.LimitsPolicy
+	return c
 }
 
 func readyConfig(o Options) jetstream.StreamConfig {

@@ -30,6 +30,8 @@ type fanout struct {
 	followers map[Ref]map[*Follower]struct{}
 	cancels   map[Ref]map[*cancelWatch]struct{}
 	waiters   []waiter
+	// ended are called with every result.
+	ended map[*func(Ref)]struct{}
 }
 
 // cancelWatch is closed once, when a cancel arrives.
@@ -81,6 +83,11 @@ func (f *fanout) publish(e Entry) {
 				w.done = true
 				close(w.ch)
 			}
+		}
+	}
+	if e.Kind == KindResult {
+		for tell := range f.ended {
+			(*tell)(e.ref)
 		}
 	}
 	f.wake()

@@ -1,6 +1,7 @@
 package natsd_test
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"os"
@@ -79,6 +80,10 @@ func openAll(t *testing.T, js jetstream.JetStream) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := q.Lead(ctx, "me", func(context.Context) { cancel() }); err != nil { // makes the bucket
+		t.Fatal(err)
 	}
 	if _, err := q.Depth(t.Context(), queue.DefaultClass); err != nil { // makes the consumer
 		t.Fatal(err)

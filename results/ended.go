@@ -1,0 +1,19 @@
+package results
+
+// OnResult has f called for every call whose result comes from now on, in the
+// order of the log, until stop is called. f must neither block nor call the
+// Log. The process must follow the kind "result".
+func (l *Log) OnResult(f func(Ref)) (stop func()) {
+	fan := &l.fan
+	fan.mu.Lock()
+	defer fan.mu.Unlock()
+	if fan.ended == nil {
+		fan.ended = map[*func(Ref)]struct{}{}
+	}
+	fan.ended[&f] = struct{}{}
+	return func() {
+		fan.mu.Lock()
+		defer fan.mu.Unlock()
+		delete(fan.ended, &f)
+	}
+}
