@@ -17,10 +17,11 @@ import (
 )
 
 type config struct {
-	NATS   string          `name:"nats" help:"URL of the NATS server." default:"nats://127.0.0.1:4222" env:"TOOLFLEET_NATS"`
 	Tools  string          `help:"Directory of tool specifications." required:"" env:"TOOLFLEET_TOOLS"`
 	Config kong.ConfigFlag `help:"YAML file with flag names as keys."`
+	part.StreamsConfig
 	part.DispatcherConfig
+	part.NATSConfig
 	part.LogConfig
 }
 
@@ -41,12 +42,12 @@ func run(ctx context.Context, cfg config) error {
 	if err != nil {
 		return err
 	}
-	nc, err := part.Dial(cfg.NATS, logger)
+	nc, err := part.Dial(cfg.NATSConfig, part.RoleDispatcher, logger)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	bus, err := part.OpenBus(ctx, nc, nil, logger)
+	bus, err := part.OpenBus(ctx, nc, part.BusOptions{Replicas: cfg.Replicas}, logger)
 	if err != nil {
 		return err
 	}
@@ -60,6 +61,6 @@ func run(ctx context.Context, cfg config) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return bus.Log.Run(gctx) })
 	g.Go(func() error { return d.Run(gctx) })
-	fmt.Printf("ready http=%s nats=%s\n", d.URL(), part.Redacted(cfg.NATS))
+	fmt.Printf("ready http=%s nats=%s\n", d.URL(), part.Redacted(cfg.Servers()))
 	return g.Wait()
 }

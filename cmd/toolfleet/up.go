@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/toolfleet/toolfleet/cmd/internal/part"
@@ -19,12 +21,14 @@ import (
 	"github.com/toolfleet/toolfleet/metrics"
 )
 
-// UpCmd is the whole fleet in one process: an embedded NATS server, a
-// dispatcher, a worker, and a containerd of its own.
+// UpCmd is the whole fleet in one process: a dispatcher, a worker, a containerd
+// of its own, and an embedded NATS server unless --nats names others.
 type UpCmd struct {
-	Tools  string          `help:"Directory of tool specifications." required:"" env:"TOOLFLEET_TOOLS"`
-	NATS   string          `name:"nats-listen" help:"Address of the embedded NATS server; port 0 takes any." default:"127.0.0.1:4222" env:"TOOLFLEET_NATS_LISTEN"`
-	Config kong.ConfigFlag `help:"YAML file with flag names as keys."`
+	Tools      string          `help:"Directory of tool specifications." required:"" env:"TOOLFLEET_TOOLS"`
+	NATSListen string          `name:"nats-listen" help:"Address of the embedded NATS server; port 0 takes any." default:"127.0.0.1:4222" env:"TOOLFLEET_NATS_LISTEN"`
+	Config     kong.ConfigFlag `help:"YAML file with flag names as keys."`
+	part.NATSConfig
+	part.StreamsConfig
 	part.WorkerConfig
 	part.DispatcherConfig
 	part.LogConfig
@@ -52,23 +56,13 @@ func (c *UpCmd) Run(ctx context.Context) error {
 			return err
 		}
 	}
-	host, port, err := hostPort(c.NATS)
+	nc, url, shutdown, err := c.connect(ctx, logger)
 	if err != nil {
 		return err
 	}
-	server, err := natsd.Start(ctx, natsd.Config{
-		StoreDir: filepath.Join(c.State, "nats"), Host: host, Port: port, Log: logger,
-	})
-	if err != nil {
-		return err
-	}
-	defer server.Shutdown()
-	nc, err := server.Connect()
-	if err != nil {
-		return err
-	}
+	defer shutdown()
 	defer nc.Close()
-	bus, err := part.OpenBus(ctx, nc, nil, logger)
+	bus, err := part.OpenBus(ctx, nc, part.BusOptions{Replicas: c.Replicas}, logger)
 	if err != nil {
 		return err
 	}
@@ -122,8 +116,35 @@ func (c *UpCmd) Run(ctx context.Context) error {
 		return dispatcher.Run(doors)
 	})
 	g.Go(func() error { return bus.Log.Run(follow) })
-	fmt.Printf("ready http=%s nats=%s\n", dispatcher.URL(), server.ClientURL())
+	fmt.Printf("ready http=%s nats=%s\n", dispatcher.URL(), url)
 	return g.Wait()
+}
+
+// connect reaches the NATS servers that --nats names, or starts one. shutdown
+// stops the one that was started; url is what other processes may ask.
+func (c *UpCmd) connect(ctx context.Context, logger *slog.Logger) (nc *nats.Conn, url string, shutdown func(), err error) {
+	if c.NATS != "" {
+		nc, err = part.Dial(c.NATSConfig, part.RoleFleet, logger)
+		return nc, part.Redacted(c.Servers()), func() {}, err
+	}
+	if c.Replicas > 1 {
+		return nil, "", nil, errors.New("replicas: the embedded NATS server is one; name the servers of a cluster with --nats")
+	}
+	host, port, err := hostPort(c.NATSListen)
+	if err != nil {
+		return nil, "", nil, err
+	}
+	server, err := natsd.Start(ctx, natsd.Config{
+		StoreDir: filepath.Join(c.State, "nats"), Host: host, Port: port, Log: logger,
+	})
+	if err != nil {
+		return nil, "", nil, err
+	}
+	if nc, err = server.Connect(); err != nil {
+		server.Shutdown()
+		return nil, "", nil, err
+	}
+	return nc, server.ClientURL(), server.Shutdown, nil
 }
 
 // doorsDrain is how long the doors of a stopping fleet stay open once its

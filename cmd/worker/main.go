@@ -20,11 +20,11 @@ import (
 )
 
 type config struct {
-	NATS   string          `name:"nats" help:"URL of the NATS server." default:"nats://127.0.0.1:4222" env:"TOOLFLEET_NATS"`
 	Tools  string          `help:"Directory of tool specifications." required:"" env:"TOOLFLEET_TOOLS"`
 	Listen string          `help:"Address of health and metrics; empty means none." default:"127.0.0.1:8081" env:"TOOLFLEET_WORKER_LISTEN"`
 	Config kong.ConfigFlag `help:"YAML file with flag names as keys."`
 	part.WorkerConfig
+	part.NATSConfig
 	part.LogConfig
 }
 
@@ -57,12 +57,12 @@ func run(ctx context.Context, cfg config) error {
 		}
 		defer health.Close()
 	}
-	nc, err := part.Dial(cfg.NATS, logger)
+	nc, err := part.Dial(cfg.NATSConfig, part.RoleWorker, logger)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	bus, err := part.OpenBus(ctx, nc, []string{results.KindCancel}, logger)
+	bus, err := part.OpenBus(ctx, nc, part.BusOptions{Kinds: []string{results.KindCancel}, Bind: true}, logger)
 	if err != nil {
 		return err
 	}
@@ -99,6 +99,6 @@ func run(ctx context.Context, cfg config) error {
 		defer end()
 		return w.Run(work)
 	})
-	fmt.Printf("ready nats=%s worker=%s\n", part.Redacted(cfg.NATS), w.ID())
+	fmt.Printf("ready nats=%s worker=%s\n", part.Redacted(cfg.Servers()), w.ID())
 	return g.Wait()
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -35,40 +33,6 @@ func (b *Bus) Ready() error {
 	return nil
 }
 
-// Dial connects to a NATS server that runs elsewhere, and goes on trying for
-// ever once it was reached: running calls outlive an absent server.
-func Dial(urls string, logger *slog.Logger) (*nats.Conn, error) {
-	nc, err := nats.Connect(urls,
-		nats.Name("toolfleet"),
-		nats.MaxReconnects(-1),
-		nats.ReconnectWait(500*time.Millisecond),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if err != nil {
-				logger.Warn("NATS is away; trying again", "error", err)
-			}
-		}),
-		nats.ReconnectHandler(func(*nats.Conn) { logger.Info("NATS is back") }),
-	)
-	if err != nil {
-		return nil, fmt.Errorf("no NATS server at %s: %w", Redacted(urls), err)
-	}
-	return nc, nil
-}
-
-// Redacted is a server's URL, or a list of them, without its passwords.
-func Redacted(urls string) string {
-	list := strings.Split(urls, ",")
-	for i, raw := range list {
-		if u, err := url.Parse(strings.TrimSpace(raw)); err == nil && u.User != nil {
-			u.User = url.User("xxxxx") // a name alone is a token
-			list[i] = u.String()
-		} else if err != nil {
-			list[i] = "an unreadable URL"
-		}
-	}
-	return strings.Join(list, ",")
-}
-
 // checkServer says what to do about a server that cannot hold a fleet. Without
 // it the first stream that is opened would fail, in the words of its protocol.
 func checkServer(ctx context.Context, nc *nats.Conn, js jetstream.JetStream) error {
@@ -90,9 +54,20 @@ func checkServer(ctx context.Context, nc *nats.Conn, js jetstream.JetStream) err
 	return nil
 }
 
-// OpenBus creates or checks the streams and buckets. kinds are the events that
-// the process follows; nil means all.
-func OpenBus(ctx context.Context, nc *nats.Conn, kinds []string, logger *slog.Logger) (*Bus, error) {
+// BusOptions says what a process does with what is in JetStream.
+type BusOptions struct {
+	// Kinds are the events that the process follows; nil means all.
+	Kinds []string
+	// Replicas is how many servers keep each stream. 0 leaves what is there as
+	// it is, and makes what is not there with one.
+	Replicas int
+	// Bind takes streams and buckets as they are and waits for those that are
+	// not there: a dispatcher makes them, and a worker need not be allowed to.
+	Bind bool
+}
+
+// OpenBus creates or checks the streams and buckets, or binds to them.
+func OpenBus(ctx context.Context, nc *nats.Conn, o BusOptions, logger *slog.Logger) (*Bus, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, fmt.Errorf("jetstream: %w", err)
@@ -100,18 +75,70 @@ func OpenBus(ctx context.Context, nc *nats.Conn, kinds []string, logger *slog.Lo
 	if err := checkServer(ctx, nc, js); err != nil {
 		return nil, err
 	}
+	if !o.Bind && o.Replicas == 0 {
+		if o.Replicas, err = replicas(ctx, js); err != nil {
+			return nil, err
+		}
+	}
 	b := &Bus{nc: nc}
-	if b.Log, err = results.Open(ctx, js, results.Options{Kinds: kinds, Log: logger}); err != nil {
-		return nil, err
+	for waiting := false; ; waiting = true {
+		err := b.open(ctx, js, o, logger)
+		switch {
+		case err == nil:
+			return b, nil
+		case o.Bind && errors.Is(err, jetstream.ErrStreamNotFound):
+		case o.Replicas > 1:
+			return nil, fmt.Errorf("%w; %d replicas need as many NATS servers in one cluster, all of them reachable", err, o.Replicas)
+		default:
+			return nil, err
+		}
+		if !waiting {
+			logger.Info("waiting for a dispatcher, which makes the streams", "missing", err)
+		}
+		if !pause(ctx, bindEvery) {
+			return nil, context.Cause(ctx)
+		}
 	}
-	if b.Queue, err = queue.Open(ctx, js, queue.Options{}); err != nil {
-		return nil, err
+}
+
+// bindEvery is how often a process that binds looks for what is missing.
+const bindEvery = time.Second
+
+// pause waits for d; false means that ctx was done first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
-	if b.Registry, err = queue.OpenRegistry(ctx, js, queue.Options{}); err != nil {
-		return nil, err
+}
+
+// replicas is how many servers keep the log now; 1 when there is none.
+func replicas(ctx context.Context, js jetstream.JetStream) (int, error) {
+	stream, err := js.Stream(ctx, results.Stream)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return 1, nil
+	case err != nil:
+		return 0, fmt.Errorf("stream %s: %w", results.Stream, err)
 	}
-	if b.Blobs, err = blob.Open(ctx, js, blob.Options{}); err != nil {
-		return nil, err
+	return stream.CachedInfo().Config.Replicas, nil
+}
+
+func (b *Bus) open(ctx context.Context, js jetstream.JetStream, o BusOptions, logger *slog.Logger) (err error) {
+	if b.Log, err = results.Open(ctx, js, results.Options{Kinds: o.Kinds, Replicas: o.Replicas, Bind: o.Bind, Log: logger}); err != nil {
+		return err
 	}
-	return b, nil
+	jobs := queue.Options{Replicas: o.Replicas, Bind: o.Bind}
+	if b.Queue, err = queue.Open(ctx, js, jobs); err != nil {
+		return err
+	}
+	if b.Registry, err = queue.OpenRegistry(ctx, js, jobs); err != nil {
+		return err
+	}
+	b.Blobs, err = blob.Open(ctx, js, blob.Options{Replicas: o.Replicas, Bind: o.Bind})
+	return err
 }

@@ -21,12 +21,12 @@ func TestServerThatCannotHoldAFleet(t *testing.T) {
 		"custom":  "JetStream is off on the NATS server",
 	} {
 		t.Run(version, func(t *testing.T) {
-			nc, err := Dial("nats://"+bareServer(t, version), slog.New(slog.DiscardHandler))
+			nc, err := Dial(NATSConfig{NATS: "nats://" + bareServer(t, version)}, RoleDispatcher, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer nc.Close()
-			_, err = OpenBus(t.Context(), nc, nil, slog.New(slog.DiscardHandler))
+			_, err = OpenBus(t.Context(), nc, BusOptions{}, slog.New(slog.DiscardHandler))
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %q", err, want)
 			}
