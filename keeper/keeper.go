@@ -103,7 +103,7 @@ func (k *Keeper) step(ctx context.Context) error {
 			break // the server is away, most likely: not 500 times the same
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, r.countDead(ctx))...)
 }
 
 // due picks the calls to look at now, and forgets those that have ended.

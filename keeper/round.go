@@ -161,7 +161,7 @@ func (r *round) end(ctx context.Context, ref results.Ref, st results.State, resu
 		e.Attempt = st.Claims
 		result.Error = &e
 	}
-	won, err := r.Log.Finish(ctx, ref, c.ToolCallID, result)
+	won, err := r.finish(ctx, ref, st, result)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,9 @@ type Metrics struct {
 	ended    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 
+	lettersFiled *prometheus.CounterVec
+	letters      prometheus.Gauge
+
 	queueJobs  *prometheus.GaugeVec
 	deliveries *prometheus.CounterVec
 	rebuilds   prometheus.Counter
@@ -73,6 +76,9 @@ func New(reg prometheus.Registerer) *Metrics {
 		admitted: f.counter("calls_admitted_total", "Calls taken, refused ones included, by tool.", "tool"),
 		ended:    f.counter("calls_ended_total", "Calls answered, by tool, kind of error (empty for success) and status.", "tool", "kind", "status"),
 		duration: f.histogram("call_duration_seconds", "Time that calls spent in each step; step total is observed once per call.", callBuckets, "step"),
+
+		lettersFiled: f.counter("dead_letters_filed_total", "Dead letters filed by this process, by tool and kind of error.", "tool", "kind"),
+		letters:      f.gauge("dead_letters", "Dead letters that nobody has redriven or dropped yet, of all tenants.").WithLabelValues(),
 
 		queueJobs:  f.gauge("queue_jobs", "Jobs in the queue, by class and state (waiting, in_flight).", "class", "state"),
 		deliveries: f.counter("deliveries_total", "Deliveries that a worker has finished with, by outcome (ack, retry, abandoned).", "outcome"),
@@ -199,6 +205,23 @@ func (m *Metrics) CallEnded(e Ended) {
 		}
 	}
 	m.duration.WithLabelValues("total").Observe(max(0, e.Total).Seconds())
+}
+
+// LetterFiled counts a call that ended by a fault of the fleet's own and is kept
+// as a dead letter.
+func (m *Metrics) LetterFiled(tool, kind string) {
+	if m == nil {
+		return
+	}
+	m.lettersFiled.WithLabelValues(m.tool(tool), m.kinds.value(kind)).Inc()
+}
+
+// SetDeadLetters says how many dead letters there are.
+func (m *Metrics) SetDeadLetters(n int) {
+	if m == nil {
+		return
+	}
+	m.letters.Set(float64(n))
 }
 
 func (m *Metrics) tool(name string) string {

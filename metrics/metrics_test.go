@@ -20,6 +20,8 @@ import (
 func useAll(m *metrics.Metrics, tool string) {
 	m.CallAdmitted(tool)
 	m.CallEnded(metrics.Ended{Tool: tool, Kind: "timeout", Status: "timed_out", Queue: time.Millisecond, Start: time.Second, Run: time.Minute, Total: time.Hour})
+	m.LetterFiled(tool, "internal")
+	m.SetDeadLetters(2)
 	m.SetQueue("default", 3, 2)
 	m.Delivery("ack")
 	m.ConsumerRebuilt()

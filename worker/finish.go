@@ -20,12 +20,12 @@ func (a *attempt) finish(ctx context.Context, r call.Result) error {
 		r.Error.Attempt = a.n
 	}
 	r = a.fit(ctx, r)
-	won, err := a.Log.Finish(ctx, a.ref, a.job.Call.ToolCallID, r)
+	won, err := a.publish(ctx, r)
 	if errors.Is(err, results.ErrTooLarge) {
 		// Only a server whose max_payload is smaller than the fleet needs says so.
 		a.logger.Error("the result cannot be published and is replaced", "error", err)
 		r = a.undeliverable(r)
-		won, err = a.Log.Finish(ctx, a.ref, a.job.Call.ToolCallID, r)
+		won, err = a.publish(ctx, r)
 	}
 	if err != nil {
 		return giveBack(busyPause, err)

@@ -232,7 +232,7 @@ func (a *attempt) failed(ctx context.Context, started bool, kind call.Kind, caus
 	}
 	a.logger.Error("attempts spent", "error", cause, "attempt", a.n)
 	r := call.Failure(kind, fmt.Sprintf("The tool could not be run after %d attempts: %s.", a.n, plain(kind, a.job.Spec.Image)))
-	return a.finish(ctx, r)
+	return a.giveUp(ctx, r)
 }
 
 // plain says a failure of ours in words for a model. The chain of causes, with

@@ -34,7 +34,10 @@ type Worker struct {
 	// Self is written into claims and starts.
 	Self results.Worker
 	// Log must follow cancels (see [results.Options]).
-	Log       *results.Log
+	Log *results.Log
+	// Dead takes the letters of calls that end by a fault of ours; nil keeps
+	// none.
+	Dead      *queue.DeadLetters
 	Blobs     *blob.Store
 	Sandboxes Sandboxes
 	// Alive tells whether the incarnation of a worker still beats;
@@ -173,7 +176,7 @@ func (a *attempt) handle(ctx context.Context) error {
 
 	a.n = state.Claims + 1
 	if a.n > call.MaxAttempts {
-		return a.finish(ctx, call.Spent(call.MaxAttempts))
+		return a.giveUp(ctx, call.Spent(call.MaxAttempts))
 	}
 	return a.run(ctx)
 }

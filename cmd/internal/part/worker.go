@@ -104,7 +104,7 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools []catalo
 	w.server = &queue.Server{
 		Queue: bus.Queue,
 		Handler: &worker.Worker{
-			Self: w.self, Log: bus.Log, Blobs: bus.Blobs, Sandboxes: w.pool,
+			Self: w.self, Log: bus.Log, Dead: bus.Queue.Dead(), Blobs: bus.Blobs, Sandboxes: w.pool,
 			Alive: bus.Registry.Alive, Metrics: m, Logger: logger,
 		},
 		Class: cfg.Class, Slots: cfg.Slots, Drain: cfg.Drain, Log: logger, Metrics: m,
