@@ -3,6 +3,7 @@ package results
 import (
 	"context"
 	"math"
+	"sort"
 	"sync"
 )
 
@@ -162,9 +163,11 @@ func (f *fanout) join(fl *Follower) (pos uint64, covered bool) {
 	if fl.last <= f.floor {
 		return f.pos, false
 	}
-	for _, e := range f.recent {
-		if e.ref == fl.ref && e.Seq >= fl.last {
-			fl.offer(e)
+	// Most begin close to the end, and all of it is in order.
+	begin := sort.Search(len(f.recent), func(i int) bool { return f.recent[i].Seq >= fl.last })
+	for i := range f.recent[begin:] {
+		if e := &f.recent[begin+i]; e.ref == fl.ref {
+			fl.offer(*e)
 		}
 	}
 	return f.pos, true
