@@ -64,7 +64,7 @@ func openBus(ctx context.Context, dir string, slots int) (b *bus, err error) {
 		return b, err
 	}
 	logger := slog.New(slog.DiscardHandler)
-	p, err := part.OpenBus(ctx, b.nc, nil, logger)
+	p, err := part.OpenBus(ctx, b.nc, part.BusOptions{}, logger)
 	if err != nil {
 		return b, err
 	}
