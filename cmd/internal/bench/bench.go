@@ -182,7 +182,7 @@ func open(ctx context.Context, c Config) (b *bench, err error) {
 		}
 		b.undo = append(b.undo, (*f.into).stop)
 	}
-	b.bus, err = openBus(ctx, filepath.Join(c.Dir, "bus"), busSlots)
+	b.bus, err = openBus(ctx, busConfig{dir: filepath.Join(c.Dir, "bus"), slots: busSlots})
 	if err == nil {
 		b.undo = append(b.undo, b.bus.close)
 	}

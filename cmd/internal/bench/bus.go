@@ -48,16 +48,25 @@ type bus struct {
 	n      atomic.Int64
 }
 
-// openBus starts a fleet with that many slots on a store in dir. Without slots
-// it has no worker, and every call waits.
-func openBus(ctx context.Context, dir string, slots int) (b *bus, err error) {
+// busConfig says what a fleet without sandboxes is made of.
+type busConfig struct {
+	// dir is where the store is.
+	dir string
+	// slots is how many calls run at once. Without any there is no worker, and
+	// every call waits.
+	slots int
+	// noop has a handler that does nothing in the place of a worker.
+	noop bool
+}
+
+func openBus(ctx context.Context, c busConfig) (b *bus, err error) {
 	b = &bus{http: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.close())
 		}
 	}()
-	if b.server, err = natsd.Start(ctx, natsd.Config{StoreDir: dir}); err != nil {
+	if b.server, err = natsd.Start(ctx, natsd.Config{StoreDir: c.dir}); err != nil {
 		return b, err
 	}
 	if b.nc, err = b.server.Connect(); err != nil {
@@ -68,11 +77,11 @@ func openBus(ctx context.Context, dir string, slots int) (b *bus, err error) {
 	if err != nil {
 		return b, err
 	}
-	return b, b.start(ctx, p, slots, logger)
+	return b, b.start(ctx, p, c, logger)
 }
 
 // start begins the parts of the fleet.
-func (b *bus) start(ctx context.Context, p *part.Bus, slots int, logger *slog.Logger) error {
+func (b *bus) start(ctx context.Context, p *part.Bus, cfg busConfig, logger *slog.Logger) error {
 	echo := catalog.Spec{Name: "echo", Description: "Answers.", Image: "local/none:1", Command: []string{"/tool"}, Parameters: []byte(`{"type":"object"}`)}
 	echo.SetDefaults()
 	tools := []catalog.Spec{echo}
@@ -88,16 +97,8 @@ func (b *bus) start(ctx context.Context, p *part.Bus, slots int, logger *slog.Lo
 	}
 	b.url = doors.URL()
 	runs := []func(context.Context) error{p.Log.Run, doors.Run}
-	if slots > 0 {
-		self := results.Worker{ID: "bench", Incarnation: "1"}
-		server := &queue.Server{
-			Queue: p.Queue, Slots: slots, Drain: time.Second, Log: logger, Metrics: m,
-			Handler: &worker.Worker{Self: self, Log: p.Log, Blobs: p.Blobs, Sandboxes: &instant{}, Alive: p.Registry.Alive, Metrics: m, Logger: logger},
-		}
-		info := queue.WorkerInfo{ID: self.ID, Incarnation: self.Incarnation, Class: queue.DefaultClass, Slots: slots}
-		runs = append(runs, server.Run, func(ctx context.Context) error {
-			return p.Registry.Run(ctx, func() queue.WorkerInfo { return info })
-		})
+	if cfg.slots > 0 {
+		runs = append(runs, cfg.work(p, m, logger)...)
 	}
 	ctx, b.stop = context.WithCancel(ctx)
 	b.parts, ctx = errgroup.WithContext(ctx)
@@ -105,6 +106,21 @@ func (b *bus) start(ctx context.Context, p *part.Bus, slots int, logger *slog.Lo
 		b.parts.Go(func() error { return run(ctx) })
 	}
 	return nil
+}
+
+// work is what a worker runs: its slots and its heartbeat.
+func (c busConfig) work(p *part.Bus, m *metrics.Metrics, logger *slog.Logger) []func(context.Context) error {
+	self := results.Worker{ID: "bench", Incarnation: "1"}
+	server := &queue.Server{Queue: p.Queue, Slots: c.slots, Drain: time.Second, Log: logger, Metrics: m}
+	if c.noop {
+		server.Handler = &noop{log: p.Log, self: self, logger: logger}
+	} else {
+		server.Handler = &worker.Worker{Self: self, Log: p.Log, Blobs: p.Blobs, Sandboxes: &instant{}, Alive: p.Registry.Alive, Metrics: m, Logger: logger}
+	}
+	info := queue.WorkerInfo{ID: self.ID, Incarnation: self.Incarnation, Class: queue.DefaultClass, Slots: c.slots}
+	return []func(context.Context) error{server.Run, func(ctx context.Context) error {
+		return p.Registry.Run(ctx, func() queue.WorkerInfo { return info })
+	}}
 }
 
 // submit submits a call.

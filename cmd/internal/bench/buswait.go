@@ -29,7 +29,7 @@ const (
 // embedded server, in which every call waits. It writes the URL of its doors to
 // out and ends when in does.
 func ServeBus(ctx context.Context, dir string, in io.Reader, out io.Writer) error {
-	b, err := openBus(ctx, dir, 0)
+	b, err := openBus(ctx, busConfig{dir: dir})
 	if err != nil {
 		return err
 	}
