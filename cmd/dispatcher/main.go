@@ -47,7 +47,7 @@ func run(ctx context.Context, cfg config) error {
 		return err
 	}
 	defer nc.Close()
-	bus, err := part.OpenBus(ctx, nc, part.BusOptions{Replicas: cfg.Replicas}, logger)
+	bus, err := part.OpenBus(ctx, nc, part.BusOptions{Replicas: cfg.Replicas, Lease: cfg.Lease}, logger)
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func run(ctx context.Context, cfg config) error {
 		return err
 	}
 	defer nc.Close()
-	bus, err := part.OpenBus(ctx, nc, part.BusOptions{Kinds: []string{results.KindCancel}, Bind: true}, logger)
+	bus, err := part.OpenBus(ctx, nc, part.BusOptions{Kinds: []string{results.KindCancel}, Lease: cfg.Lease, Bind: true}, logger)
 	if err != nil {
 		return err
 	}

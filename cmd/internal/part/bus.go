@@ -61,6 +61,9 @@ type BusOptions struct {
 	// Replicas is how many servers keep each stream. 0 leaves what is there as
 	// it is, and makes what is not there with one.
 	Replicas int
+	// Lease is how long a worker, and a delivery, lives without a heartbeat; 0
+	// means 15 s. Below minLease it is refused: the server counts in seconds.
+	Lease time.Duration
 	// Bind takes streams and buckets as they are and waits for those that are
 	// not there: a dispatcher makes them, and a worker need not be allowed to.
 	Bind bool
@@ -68,6 +71,9 @@ type BusOptions struct {
 
 // OpenBus creates or checks the streams and buckets, or binds to them.
 func OpenBus(ctx context.Context, nc *nats.Conn, o BusOptions, logger *slog.Logger) (*Bus, error) {
+	if o.Lease != 0 && o.Lease < minLease {
+		return nil, fmt.Errorf("a lease of %s is too short; it must be at least %s", o.Lease, minLease)
+	}
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, fmt.Errorf("jetstream: %w", err)
@@ -101,6 +107,9 @@ func OpenBus(ctx context.Context, nc *nats.Conn, o BusOptions, logger *slog.Logg
 	}
 }
 
+// minLease is the shortest lease.
+const minLease = 3 * time.Second
+
 // bindEvery is how often a process that binds looks for what is missing.
 const bindEvery = time.Second
 
@@ -132,7 +141,7 @@ func (b *Bus) open(ctx context.Context, js jetstream.JetStream, o BusOptions, lo
 	if b.Log, err = results.Open(ctx, js, results.Options{Kinds: o.Kinds, Replicas: o.Replicas, Bind: o.Bind, Log: logger}); err != nil {
 		return err
 	}
-	jobs := queue.Options{Replicas: o.Replicas, Bind: o.Bind}
+	jobs := queue.Options{Replicas: o.Replicas, Bind: o.Bind, AckWait: o.Lease}
 	if b.Queue, err = queue.Open(ctx, js, jobs); err != nil {
 		return err
 	}

@@ -22,6 +22,8 @@ type NATSConfig struct {
 	NATSCA    string `name:"nats-ca" help:"File with the certificates that the NATS servers' are checked by; default: the system's." placeholder:"FILE" type:"path" env:"TOOLFLEET_NATS_CA"`
 	NATSCert  string `name:"nats-cert" help:"File with this part's own certificate, for servers that ask for one." placeholder:"FILE" type:"path" env:"TOOLFLEET_NATS_CERT"`
 	NATSKey   string `name:"nats-key" help:"File with the key of that certificate." placeholder:"FILE" type:"path" env:"TOOLFLEET_NATS_KEY"`
+
+	Lease time.Duration `help:"How long a worker, and the call in its hands, counts as alive without a heartbeat, of which there are three in that time. The same for every part of a fleet, and 3s at the least." default:"15s" env:"TOOLFLEET_LEASE"`
 }
 
 // StreamsConfig is what the part that makes the streams is told. The tags are
