@@ -111,6 +111,8 @@ type Call struct {
 	Priority string `json:"priority,omitempty"`
 	// Traceparent is the W3C trace context of the request, or empty.
 	Traceparent string `json:"traceparent,omitempty"`
+	// RedriveOf is the call whose dead letter this one was made of, or empty.
+	RedriveOf Key `json:"redriveOf,omitempty"`
 }
 
 // Key returns the call's key.

@@ -14,6 +14,10 @@ import (
 // MetaCall is the metadata key of RUN_STARTED that holds the call's id.
 const MetaCall = "toolfleet.call"
 
+// MetaRedriveOf is the metadata key of RUN_STARTED that holds the id of the call
+// whose dead letter this one was made of.
+const MetaRedriveOf = "toolfleet.redriveOf"
+
 // argsDelta is the longest piece of arguments in one event, in bytes.
 const argsDelta = 64 << 10
 
@@ -63,6 +67,9 @@ func (v *view) open() []agui.Event {
 	c := v.job.Call
 	started := agui.RunStarted{ThreadID: c.ThreadID, RunID: c.RunID, ProtocolVersion: agui.ProtocolVersion}
 	started.Metadata = started.Metadata.Set(MetaCall, v.ref.Key)
+	if c.RedriveOf != "" {
+		started.Metadata = started.Metadata.Set(MetaRedriveOf, c.RedriveOf)
+	}
 	evs := []agui.Event{
 		started,
 		agui.ToolCallStart{ToolCallID: c.ToolCallID, ToolCallName: c.Tool, ParentMessageID: c.ParentMessageID},

@@ -169,6 +169,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 		StdoutBytes:     exit.StdoutBytes,
 		StderrBytes:     exit.StderrBytes,
 		Truncated:       exit.Truncated,
+		RedriveOf:       a.job.Call.RedriveOf,
 	}
 	switch {
 	case errors.Is(cause, errLate):

@@ -20,6 +20,11 @@ var refusals = map[string][]int{
 	"getBlob":    {http.StatusNotFound},
 	"listTools":  {},
 	"getTool":    {http.StatusNotFound},
+
+	"listDeadLetters":   {},
+	"getDeadLetter":     {http.StatusNotFound},
+	"redriveDeadLetter": {http.StatusRequestTimeout, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType},
+	"dropDeadLetter":    {http.StatusNotFound},
 }
 
 // everyOperation can be refused because the request is malformed, who asks is

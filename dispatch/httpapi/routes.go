@@ -18,6 +18,7 @@ func (s *Server) routes() http.Handler {
 	api := humago.New(mux, s.apiConfig())
 	api.UseMiddleware(as400)
 	s.registerCalls(api)
+	s.registerDead(api)
 	s.registerEvents(api)
 	s.registerBlobs(api)
 	s.registerTools(api)

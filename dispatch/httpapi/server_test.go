@@ -30,6 +30,7 @@ func TestOpenAPIHoldsEveryPath(t *testing.T) {
 	for path, methods := range map[string]string{
 		"/v1/calls": "get post", "/v1/calls/{id}": "get delete", "/v1/calls/{id}/events": "get",
 		"/v1/calls/{id}/blobs/{n}": "get", "/v1/tools": "get", "/v1/tools/{name}": "get",
+		"/v1/dead": "get", "/v1/dead/{id}": "get delete", "/v1/dead/{id}/redrive": "post",
 		"/openapi.json": "get", "/healthz": "get", "/readyz": "get", "/metrics": "get",
 	} {
 		for method := range strings.SplitSeq(methods, " ") {
@@ -73,6 +74,8 @@ func TestOpenAPITellsTheRefusals(t *testing.T) {
 		for method, op := range methods {
 			want := "400 401 403 500 503"
 			switch {
+			case method == "post" && strings.Contains(path, "{"):
+				want = "400 401 403 404 408 409 413 415 500 503"
 			case method == "post":
 				want = "400 401 403 408 409 413 415 500 503"
 			case strings.Contains(path, "{"):

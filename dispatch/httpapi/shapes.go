@@ -30,6 +30,7 @@ type callView struct {
 	Ended      *time.Time  `json:"ended,omitempty"`
 	Attempts   int         `json:"attempts,omitempty" doc:"How often a worker has taken the call."`
 	Cancelling bool        `json:"cancelling,omitempty" doc:"A cancel was asked for and the call has not ended yet."`
+	RedriveOf  call.Key    `json:"redriveOf,omitempty" doc:"The call whose dead letter this one was made of."`
 	Result     *resultView `json:"result,omitempty" doc:"There when the call has ended."`
 }
 
@@ -87,7 +88,7 @@ func (s *Server) viewCall(ctx context.Context, ref results.Ref, st dispatch.Stan
 	v := callView{
 		ID: ref.Key, ToolCallID: c.ToolCallID, ThreadID: c.ThreadID, RunID: c.RunID, Tool: c.Tool,
 		Status: st.Status, Admitted: st.Job.Admitted.UTC(), Attempts: st.Claims,
-		Cancelling: st.Cancel != nil && st.Result == nil,
+		Cancelling: st.Cancel != nil && st.Result == nil, RedriveOf: c.RedriveOf,
 	}
 	if st.Result != nil {
 		ended := st.Ended.UTC()
