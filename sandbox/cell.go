@@ -31,19 +31,29 @@ type peakResetter interface {
 	ResetPeak(ctx context.Context) error
 }
 
-// prepare tells the agent that the next cell may be made. The cell has nothing
-// of the call to come.
-func (s *Sandbox) prepare(ctx context.Context) {
+// nextCell is the frame that tells the agent that the cell after the last run
+// may be made. The cell has nothing of the call to come. The frame goes out
+// with the start of the run before, as the agent waits for that one's end
+// anyway; after a run that makes the sandbox unfit for another it is in vain.
+func (s *Sandbox) nextCell() (wire.Frame, error) {
 	s.mu.Lock()
-	stream := s.served + 1
+	f := wire.Frame{Kind: wire.KindPrepare, Stream: s.served + 1}
 	s.mu.Unlock()
 	want := wire.Cell{Disk: s.spec.Limits.WithDefaults().Disk}
-	if stream == 1 {
+	if f.Stream == 1 {
 		want.Seccomp = s.seccomp()
 	}
-	payload, err := json.Marshal(want)
+	var err error
+	f.Payload, err = json.Marshal(want)
+	return f, err
+}
+
+// prepare sends nextCell by itself: before the first run, and after one that
+// ended before all was sent that should have gone before.
+func (s *Sandbox) prepare(ctx context.Context) {
+	f, err := s.nextCell()
 	if err == nil {
-		err = s.send(ctx, wire.KindPrepare, stream, payload)
+		err = s.send(ctx, f.Kind, f.Stream, f.Payload)
 	}
 	if err != nil {
 		s.mu.Lock()
@@ -88,5 +98,7 @@ func (s *Sandbox) settle(ctx context.Context, r *run, exit Exit, err error) {
 			return
 		}
 	}
-	s.prepare(ctx)
+	if !r.prepared {
+		s.prepare(ctx)
+	}
 }

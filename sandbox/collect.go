@@ -23,7 +23,9 @@ type run struct {
 	ended  chan struct{} // closed by the first end
 	exited chan struct{} // closed when the agent said that the tool has ended
 	fed    chan struct{} // closed when feed has returned
-	more   chan struct{} // the reader puts one when the stdin window opens
+	// prepared says that the next cell was asked for; written before fed is closed.
+	prepared bool
+	more     chan struct{} // the reader puts one when the stdin window opens
 
 	mu        sync.Mutex // guards the fields below, and is held while sink is called
 	closed    bool       // no more frames are taken

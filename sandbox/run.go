@@ -42,7 +42,7 @@ func (s *Sandbox) Run(ctx context.Context, p Process, sink Sink) (Exit, error) {
 	if ctx.Err() != nil {
 		return s.unrun(ending{cause: CauseStopped}), nil
 	}
-	go r.feed(s.out, start, p.Stdin)
+	go r.feed(s.out, start, p.Stdin, s.last(r))
 	s.watch(ctx, r)
 	return s.finish(ctx, r, p.Grace)
 }
@@ -196,10 +196,21 @@ func (s *Sandbox) killByAgent(ctx context.Context, r *run) bool {
 	return false
 }
 
-// feed sends the start and the stdin of r; the first chunk of it, which mostly
-// is all, goes out with the start. It ends with r, or when the stream breaks,
-// which the reader sees as well.
-func (r *run) feed(out *wire.Writer, start, stdin []byte) {
+// last are the frames that follow the stdin of r.
+func (s *Sandbox) last(r *run) []wire.Frame {
+	frames := []wire.Frame{{Kind: wire.KindStdinClose, Stream: r.stream}}
+	if s.cells() && r.stream < maxServed {
+		if next, err := s.nextCell(); err == nil {
+			frames = append(frames, next)
+		}
+	}
+	return frames
+}
+
+// feed sends the start, the stdin and the last frames of r; the first chunk of
+// stdin, which mostly is all, goes out with the start. It ends with r, or when
+// the stream breaks, which the reader sees as well.
+func (r *run) feed(out *wire.Writer, start, stdin []byte, last []wire.Frame) {
 	defer close(r.fed)
 	frames := []wire.Frame{{Kind: wire.KindStart, Stream: r.stream, Payload: start}}
 	for {
@@ -212,13 +223,14 @@ func (r *run) feed(out *wire.Writer, start, stdin []byte) {
 			stdin = stdin[n:]
 		}
 		if len(stdin) == 0 {
-			frames = append(frames, wire.Frame{Kind: wire.KindStdinClose, Stream: r.stream})
+			frames = append(frames, last...)
 		}
 		if err := out.Frames(frames...); err != nil {
 			r.end(ending{lost: err})
 			return
 		}
 		if len(stdin) == 0 {
+			r.prepared = len(last) > 1
 			return
 		}
 		frames = frames[:0]

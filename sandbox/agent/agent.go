@@ -108,7 +108,8 @@ func (a *agent) frame(f wire.Frame) error {
 	}
 }
 
-// prepare makes the next cell ahead. It does not wait for it.
+// prepare makes the next cell ahead, after the end of the run that there may
+// be. It does not wait for it.
 func (a *agent) prepare(f wire.Frame) error {
 	if !a.cfg.Cells || a.next != nil {
 		return fmt.Errorf("%w: %v, where no cell is to be made", wire.ErrFrame, f.Kind)
@@ -120,7 +121,13 @@ func (a *agent) prepare(f wire.Frame) error {
 	if len(want.Seccomp) > 0 {
 		a.seccomp = want.Seccomp
 	}
-	a.next = newCell(want)
+	after := make(chan struct{})
+	if a.tool != nil {
+		after = a.tool.over
+	} else {
+		close(after)
+	}
+	a.next = newCell(want, after)
 	return nil
 }
 

@@ -50,14 +50,18 @@ type answer struct {
 	err error
 }
 
-// newCell begins to make a cell and does not wait for it. Call end once.
-func newCell(want wire.Cell) *cell {
+// newCell begins to make a cell once after is closed, and does not wait for
+// that. Call end once.
+func newCell(want wire.Cell, after <-chan struct{}) *cell {
 	c := &cell{
 		want: want, made: make(chan struct{}),
 		start: make(chan program, 1), answer: make(chan answer, 1),
 		over: make(chan struct{}), gone: make(chan struct{}),
 	}
-	go onNewThread(c.live)
+	go func() {
+		<-after
+		onNewThread(c.live)
+	}()
 	return c
 }
 

@@ -77,7 +77,7 @@ func (t *tool) run(l *launched, writable []string) error {
 	status, none := t.reap()
 	go t.stdin.run(l.stdin, t.credit)
 
-	lines := &splitter{send: func(line []byte) error { return t.out.Frame(wire.KindMessage, t.stream, line) }}
+	lines := &splitter{send: func(line []byte) error { return t.out.Later(wire.KindMessage, t.stream, line) }}
 	pumps := []*pump{
 		newPump(l.stdout, t.send(wire.KindStdout)),
 		newPump(l.stderr, t.send(wire.KindStderr)),
@@ -165,7 +165,7 @@ func (t *tool) signal(sig unix.Signal) {
 
 // send returns a function that sends pieces of one stream.
 func (t *tool) send(kind wire.Kind) func([]byte) error {
-	return func(piece []byte) error { return t.out.Frame(kind, t.stream, piece) }
+	return func(piece []byte) error { return t.out.Later(kind, t.stream, piece) }
 }
 
 // credit tells the host that n bytes of stdin are off the agent's hands. When

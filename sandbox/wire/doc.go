@@ -14,7 +14,8 @@
 //	hello ────────────────────▶          once, first
 //	      ◀──────────────────── ping     any number, while idle
 //	pong  ────────────────────▶
-//	      ◀──────────────────── prepare  cells only: the next stream's may be made
+//	      ◀──────────────────── prepare  cells only: the next stream's may be made,
+//	                                     after the exit of the one that runs
 //	      ◀──────────────────── start    once per stream
 //	started ──────────────────▶          the tool's exec succeeded
 //	      ◀──────────────────── stdin …, stdin-close

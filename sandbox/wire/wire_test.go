@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 
 	"github.com/toolfleet/toolfleet/sandbox/wire"
 )
@@ -204,4 +205,62 @@ func TestFrames(t *testing.T) {
 			t.Errorf("got %v, %v, want %v", f, err, want)
 		}
 	}
+}
+
+// counted counts writes and tells of each.
+type counted struct {
+	bytes.Buffer
+	writes int
+	wrote  chan struct{}
+	fails  error
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	c.writes++
+	_, _ = c.Buffer.Write(p)
+	select {
+	case c.wrote <- struct{}{}:
+	default:
+	}
+	return len(p), c.fails
+}
+
+// TestLater: a frame that may wait goes with the next one, by itself when none
+// comes, or with its like when they are a chunk; the order stays, and an error
+// is told with the next frame.
+func TestLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &counted{wrote: make(chan struct{}, 1)}
+		w := wire.NewWriter(out)
+		later := func(n int) error { return w.Later(wire.KindStdout, 1, make([]byte, n)) }
+		for _, err := range []error{later(1), later(2), w.Frame(wire.KindExit, 1, []byte("{}"))} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if out.writes != 1 {
+			t.Errorf("%d writes for what goes together", out.writes)
+		}
+		<-out.wrote
+		_ = later(3)
+		<-out.wrote // alone, in its time
+		_, _ = later(wire.MaxChunk/2), later(wire.MaxChunk/2)
+		if out.writes != 3 {
+			t.Errorf("%d writes for another by itself and then a chunk", out.writes)
+		}
+		r := wire.NewReader(out)
+		for _, want := range []int{1, 2, 2, 3, wire.MaxChunk / 2, wire.MaxChunk / 2} {
+			if f, err := r.Next(); err != nil || len(f.Payload) != want {
+				t.Errorf("got %d bytes, %v, want %d", len(f.Payload), err, want)
+			}
+		}
+		<-out.wrote
+		out.fails = io.ErrClosedPipe
+		_ = later(1)
+		<-out.wrote
+		synctest.Wait()
+		if err := later(1); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("after a write that failed: %v", err)
+		}
+	})
 }
