@@ -34,6 +34,7 @@ type commands struct {
 	Up       UpCmd       `cmd:"" help:"Run a whole fleet in this process."`
 	Call     CallCmd     `cmd:"" help:"Call a tool and follow the call to its end."`
 	Calls    CallsCmd    `cmd:"" help:"Look at calls: list, show, follow, cancel."`
+	Dead     DeadCmd     `cmd:"" help:"Look at dead letters, calls that the fleet could not run: list, show, redrive, drop."`
 	Tools    ToolsCmd    `cmd:"" help:"Look at tools: list, show, check."`
 	Image    ImageCmd    `cmd:"" help:"Make tool images."`
 	Doctor   DoctorCmd   `cmd:"" help:"Say what this machine can do and what is missing."`

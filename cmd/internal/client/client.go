@@ -82,16 +82,25 @@ func (p *Problem) Error() string {
 
 // Get reads path, which may have a query, into v.
 func (f *Fleet) Get(ctx context.Context, path string, v any) error {
-	return f.roundTrip(ctx, http.MethodGet, path, v)
+	return f.roundTrip(ctx, http.MethodGet, path, nil, v)
 }
 
 // Delete deletes path. v, when not nil, takes the answer.
 func (f *Fleet) Delete(ctx context.Context, path string, v any) error {
-	return f.roundTrip(ctx, http.MethodDelete, path, v)
+	return f.roundTrip(ctx, http.MethodDelete, path, nil, v)
 }
 
-func (f *Fleet) roundTrip(ctx context.Context, method, path string, v any) error {
-	res, err := f.do(ctx, method, f.at(path), nil, nil)
+// Post posts body as JSON to path. v, when not nil, takes the answer.
+func (f *Fleet) Post(ctx context.Context, path string, body, v any) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	return f.roundTrip(ctx, http.MethodPost, path, data, v)
+}
+
+func (f *Fleet) roundTrip(ctx context.Context, method, path string, body []byte, v any) error {
+	res, err := f.do(ctx, method, f.at(path), body, nil)
 	if err != nil {
 		return err
 	}
@@ -102,11 +111,11 @@ func (f *Fleet) roundTrip(ctx context.Context, method, path string, v any) error
 	if !hasType(res, "application/json") {
 		return f.stranger(res)
 	}
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxBody))
+	answer, err := io.ReadAll(io.LimitReader(res.Body, maxBody))
 	if err != nil {
 		return fmt.Errorf("%w: the answer broke off: %w", ErrUnreachable, err)
 	}
-	if err := json.Unmarshal(body, v); err != nil {
+	if err := json.Unmarshal(answer, v); err != nil {
 		return fmt.Errorf("the fleet's answer to %s %s cannot be read: %w", method, path, err)
 	}
 	return nil
