@@ -8,10 +8,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// orphansAtOnce bounds how many orphans are queued again in one look.
+// orphansAtOnce bounds how many orphans are taken out in one look.
 const orphansAtOnce = 1000
 
-// adopt queues again what the consumer of a class has lost, and says how much.
+// adopt takes what the consumer of a class has lost out of READY, and says how
+// much. The keeper finds those calls in no queue then and pushes them again:
+// a worker that makes no jobs needs no permission to.
 //
 // A server may forget messages that nobody acknowledged: its floor passes them,
 // they stay in the stream, count as neither pending nor in flight, and are
@@ -20,8 +22,7 @@ const orphansAtOnce = 1000
 //
 // floor is one below which an acknowledged message is certainly gone from the
 // stream: the consumer's own, of a while ago. An orphan loses its place in
-// the line. When the push fails after the delete, the keeper finds the call in
-// no queue and pushes it.
+// the line.
 //
 // Rebuilding the consumer would do as well, but gives every delivery that is
 // in flight to a second worker.
@@ -41,9 +42,6 @@ func (q *Queue) adopt(ctx context.Context, class string, floor uint64) (n int, e
 				continue // another worker looks, too, and was first
 			}
 			return n, fmt.Errorf("queue: take an orphan out: %w", err)
-		}
-		if _, err := q.js.Publish(ctx, msg.Subject, msg.Data); err != nil {
-			return n, fmt.Errorf("queue: queue an orphan again: %w", err)
 		}
 		n++
 	}

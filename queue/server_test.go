@@ -404,11 +404,13 @@ func TestJobsThatTheConsumerLost(t *testing.T) {
 		t.Fatalf("the consumer is not in the state to mend: %+v", info)
 	}
 	if n, err := queue.Adopt(t.Context(), q, queue.DefaultClass, info.AckFloor.Stream); n != 2 || err != nil {
-		t.Errorf("%d jobs were queued again: %v", n, err)
+		t.Errorf("%d jobs were taken out: %v", n, err)
 	}
 	if n, err := queue.Adopt(t.Context(), q, queue.DefaultClass, info.AckFloor.Stream); n != 0 || err != nil {
-		t.Errorf("the second time %d jobs were queued again: %v", n, err)
+		t.Errorf("the second time %d jobs were taken out: %v", n, err)
 	}
+	push(t, q, "lost 1") // as the keeper does
+	push(t, q, "lost 2")
 	had := make(chan *queue.Delivery, 3)
 	serve(t, &queue.Server{Queue: q, Handler: acks(t, had)})
 	for range 2 {

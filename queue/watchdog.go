@@ -16,10 +16,10 @@ const (
 	stuckAfter = 30 * time.Second
 )
 
-// watch queues again what the consumer has lost (see [Queue.adopt]), and
-// rebuilds a consumer that is stuck. Servers have had faults after which
-// a consumer counts pending messages and delivers none, for ever and without a
-// word; a fleet that waits for one looks healthy and does nothing.
+// watch takes out what the consumer has lost (see [Queue.adopt]), and rebuilds
+// a consumer that is stuck. Servers have had faults after which a consumer
+// counts pending messages and delivers none, for ever and without a word; a
+// fleet that waits for one looks healthy and does nothing.
 //
 // Rebuilding redelivers what is in flight elsewhere. The log bears that: a
 // start that may not be repeated is fenced, and a result exists once.
@@ -55,13 +55,13 @@ func (s *Server) watch(ctx context.Context, class string) {
 	}
 }
 
-// adopt queues again what the consumer has lost.
+// adopt takes out what the consumer has lost.
 func (s *Server) adopt(ctx context.Context, class string, floor uint64) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	n, err := s.Queue.adopt(ctx, class, floor)
 	if n > 0 {
-		s.Log.Warn("jobs that the consumer had lost are queued again", "class", class, "jobs", n)
+		s.Log.Warn("jobs that the consumer had lost are taken out, for the keeper to queue again", "class", class, "jobs", n)
 		s.Metrics.JobsAdopted(n)
 	}
 	if err != nil && ctx.Err() == nil {

@@ -14,9 +14,12 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Config says how the server is run. The zero value is not usable: StoreDir is
-// required.
+// Config says how the server is run. The zero value is not usable: StoreDir or
+// File is required.
 type Config struct {
+	// File is a configuration of nats-server's own, such as those in deploy/nats.
+	// It says everything then, and of the other fields only Log is heeded.
+	File string
 	// StoreDir is where JetStream keeps its files. A second start on the same
 	// directory finds everything again. Two servers must not share one.
 	StoreDir string
@@ -81,7 +84,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	}
 	fatal := &fatal{}
 	srv.SetLoggerV2(logger{c.Log, fatal}, false, false, false)
-	s := &Server{srv: srv, listen: c.Port != 0}
+	s := &Server{srv: srv, listen: !opts.DontListen}
 	srv.Start()
 	if err := s.awaitReady(ctx, fatal); err != nil {
 		s.Shutdown()
@@ -92,6 +95,14 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 
 // options turns a Config into the server's own options.
 func options(c Config) (*server.Options, error) {
+	if c.File != "" {
+		opts, err := server.ProcessConfigFile(c.File)
+		if err != nil {
+			return nil, fmt.Errorf("natsd: %w", err)
+		}
+		opts.NoSigs, opts.NoLog, opts.DisableJetStreamBanner = true, c.Log == nil, true
+		return opts, nil
+	}
 	if c.StoreDir == "" {
 		return nil, errors.New("natsd: StoreDir is empty: name a directory for JetStream's files")
 	}

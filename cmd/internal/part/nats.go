@@ -118,6 +118,9 @@ func (c NATSConfig) credentials() (opts []nats.Option, user string, err error) {
 		opts = append(opts, nats.UserCredentials(c.NATSCreds))
 	}
 	if c.NATSCA != "" {
+		if pem, err := os.ReadFile(c.NATSCA); err != nil || !x509.NewCertPool().AppendCertsFromPEM(pem) {
+			return nil, "", fmt.Errorf("nats-ca: %s holds no certificate in PEM", c.NATSCA)
+		}
 		opts = append(opts, nats.RootCAs(c.NATSCA))
 	}
 	if c.NATSCert != "" {

@@ -16,7 +16,7 @@ import (
 // on each once they have a leader. All is gone when the test ends.
 func Cluster(t testing.TB) []jetstream.JetStream {
 	t.Helper()
-	ports := freePorts(t, 3)
+	ports := FreePorts(t, 3)
 	servers := make([]*natsd.Server, len(ports))
 	for i, port := range ports {
 		servers[i] = StartWith(t, natsd.Config{
@@ -27,13 +27,13 @@ func Cluster(t testing.TB) []jetstream.JetStream {
 	contexts := make([]jetstream.JetStream, len(servers))
 	for i, s := range servers {
 		contexts[i] = JetStreamOn(t, s)
-		awaitLeader(t, contexts[i])
+		AwaitLeader(t, contexts[i])
 	}
 	return contexts
 }
 
-// awaitLeader asks until the cluster answers.
-func awaitLeader(t testing.TB, js jetstream.JetStream) {
+// AwaitLeader asks until the cluster answers.
+func AwaitLeader(t testing.TB, js jetstream.JetStream) {
 	t.Helper()
 	deadline, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -50,8 +50,8 @@ func awaitLeader(t testing.TB, js jetstream.JetStream) {
 	}
 }
 
-// freePorts finds ports that nobody listens on at this moment.
-func freePorts(t testing.TB, n int) []int {
+// FreePorts finds ports that nobody listens on at this moment.
+func FreePorts(t testing.TB, n int) []int {
 	t.Helper()
 	ports := make([]int, n)
 	for i := range ports {
