@@ -17,3 +17,14 @@ func (l *Log) OnResult(f func(Ref)) (stop func()) {
 		delete(fan.ended, &f)
 	}
 }
+
+// HasEnded reports whether the index knows of a result of the call. It asks the
+// server nothing, so it may be a moment late, and it forgets calls that ended
+// long ago (see [Log.List]).
+func (l *Log) HasEnded(ref Ref) bool {
+	x := &l.index
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	r := x.find(ref)
+	return r != nil && r.result
+}

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/toolfleet/toolfleet/call"
 )
 
 // defaultIndexLimit is how many calls the index remembers.
@@ -16,38 +14,32 @@ const defaultIndexLimit = 100_000
 // ended by then takes the least room when its admission is read.
 var indexed = [...]string{KindResult, KindAdmit, KindClaim, KindStart, KindCancel}
 
-// index is the list of calls, in memory: about 500 bytes a call. It holds
-// every call that has not ended, and of those that have the newest, up to the
-// limit in all; the log itself knows the rest. It is fed by the shared
-// follower and, once, by the history, in any order: each entry says something
-// that holds whatever else is known.
+// index is the list of calls, in memory: about 270 bytes a call. It holds every
+// call that has not ended, and of those that have the newest, up to the limit in
+// all; the log itself knows the rest. It is fed by the shared follower and, once,
+// by the history, in any order: each entry says something that holds whatever
+// else is known.
+//
+// What is done for each entry costs the same however many calls there are.
 type index struct {
 	mu    sync.Mutex
 	limit int
-	calls map[Ref]*record
-	// order has the admitted ones by sequence, oldest first.
+	calls map[key]*record
+	// order has the admitted ones by sequence, oldest first, of which so many
+	// have ended.
 	order []*record
+	ended int
+	// due has the admitted ones that have not ended.
+	due dueHeap
 
 	loaded chan struct{} // closed by loadedAll
 
 	observer Observer // nil for none
 }
 
-// record is what the index knows of a call.
-type record struct {
-	Unfinished
-	seq      uint64
-	threadID string
-	runID    string
-	// result is set when the call has ended.
-	result bool
-	kind   call.Kind
-	ended  time.Time
-}
-
 func (x *index) init(limit int) {
 	x.limit = limit
-	x.calls = map[Ref]*record{}
+	x.calls = map[key]*record{}
 	x.loaded = make(chan struct{})
 }
 
@@ -68,9 +60,9 @@ func (x *index) loadedAll() {
 	if x.isLoaded() {
 		return // by another Run
 	}
-	for ref, r := range x.calls {
+	for k, r := range x.calls {
 		if r.seq == 0 {
-			delete(x.calls, ref)
+			delete(x.calls, k)
 		}
 	}
 	close(x.loaded)
@@ -82,73 +74,120 @@ func (x *index) take(e Entry) {
 	if !slices.Contains(indexed[:], e.Kind) {
 		return
 	}
+	k, ok := pack(e.ref.Key)
+	if !ok {
+		return
+	}
 	note, err := read(e)
 	if err != nil {
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	r := x.calls[e.ref]
+	r := x.calls[k]
 	if r == nil {
-		r = &record{Unfinished: Unfinished{Ref: e.ref}}
-		x.calls[e.ref] = r
+		r = &record{key: k, tenant: nameOf(e.ref.Tenant)}
+		x.calls[k] = r
+	} else if r.tenant.String() != e.ref.Tenant {
+		return // a key is one tenant's: nobody of ours wrote this
 	}
-	admitted, waited := r.seq != 0, r.waits()
+	admitted, waited, ended := r.seq != 0, r.waits(), r.result
 	note(r)
-	if !admitted && r.seq != 0 {
-		x.insert(r)
+	if r.seq != 0 {
+		x.sort(r, admitted, ended)
 	}
 	x.observe(r, admitted, waited)
 }
 
-// insert puts a record in its place. Nearly always that is the end.
-func (x *index) insert(r *record) {
-	i, _ := slices.BinarySearchFunc(x.order, r.seq, func(r *record, seq uint64) int { return cmp.Compare(r.seq, seq) })
-	x.order = slices.Insert(x.order, i, r)
-	if len(x.order) > x.limit+x.limit/8 {
+// find is what is known of a call, or nil. The caller holds mu.
+func (x *index) find(ref Ref) *record {
+	k, ok := pack(ref.Key)
+	if !ok {
+		return nil
+	}
+	if r := x.calls[k]; r != nil && r.tenant.String() == ref.Tenant {
+		return r
+	}
+	return nil
+}
+
+// sort puts an admitted record where it belongs, knowing where it did before
+// the last entry.
+func (x *index) sort(r *record, wasAdmitted, wasEnded bool) {
+	if !wasAdmitted {
+		x.insert(r)
+	}
+	switch {
+	case r.result && !(wasAdmitted && wasEnded):
+		x.undue(r)
+		x.ended++
 		x.evict()
+	case !r.result && !wasAdmitted:
+		x.dueAt(r, r.admitted)
 	}
 }
 
-// evict forgets the oldest calls that have ended, down to the limit.
+// insert puts a record into the order. Nearly always that is the end.
+func (x *index) insert(r *record) {
+	i, _ := slices.BinarySearchFunc(x.order, r.seq, func(r *record, seq uint64) int { return cmp.Compare(r.seq, seq) })
+	x.order = slices.Insert(x.order, i, r)
+}
+
+// evict forgets the oldest calls that have ended, down to the limit, when that
+// is worth a pass over all.
 func (x *index) evict() {
-	surplus := len(x.order) - x.limit
+	surplus := min(len(x.order)-x.limit, x.ended)
+	if surplus <= x.limit/8 {
+		return
+	}
+	x.ended -= surplus
 	x.order = slices.DeleteFunc(x.order, func(r *record) bool {
-		if surplus <= 0 || !r.result {
+		if surplus == 0 || !r.result {
 			return false
 		}
 		surplus--
-		delete(x.calls, r.Ref)
+		delete(x.calls, r.key)
 		return true
 	})
 }
 
-// read makes of an entry what it changes in a record.
+// read makes of an entry what it changes in a record. Of a call that has ended
+// only its admission and its end are of interest.
 func read(e Entry) (func(*record), error) {
 	switch e.Kind {
 	case KindAdmit:
 		return readAdmit(e)
+	case KindResult:
+		kind := kindOfResult(e.Data)
+		return func(r *record) { r.end(kind, e.Time) }, nil
+	}
+	note, err := readBegun(e)
+	return func(r *record) {
+		if !r.result {
+			note(r.beginning())
+		}
+	}, err
+}
+
+// readBegun reads what happens to a call between the two.
+func readBegun(e Entry) (func(*begun), error) {
+	switch e.Kind {
 	case KindClaim:
 		var c claim
 		err := value(e.Data, nameClaim, &c)
-		return func(r *record) {
-			r.count(c.Attempt, e.Time, c.Worker)
-		}, err
+		return func(b *begun) { b.count(c.Attempt, e.Time, c.Worker) }, err
 	case KindStart:
 		m, err := markerOf(e)
-		return func(r *record) {
-			if r.Start == nil || r.Start.Time.Before(m.Time) {
-				r.Start = m
+		return func(b *begun) {
+			if b.start == nil || b.start.Time.Before(m.Time) {
+				b.start = m
 			}
-			r.started(m)
+			b.started(m)
 		}, err
-	case KindCancel:
+	default:
 		var c cancelRequest
 		err := value(e.Data, nameCancel, &c)
-		return func(r *record) { r.Cancel = &c.Reason }, err
-	default:
-		kind := kindOfResult(e.Data)
-		return func(r *record) { r.result, r.kind, r.ended = true, kind, e.Time }, nil
+		return func(b *begun) { b.cancel = &c.Reason }, err
 	}
 }
 
@@ -173,11 +212,12 @@ func readAdmit(e Entry) (func(*record), error) {
 	}
 	err := value(e.Data, nameAdmit, &a)
 	return func(r *record) {
-		r.seq, r.Admitted, r.Expires = e.Seq, e.Time, a.Expires
-		r.Refused = a.Refusal != nil
-		r.Tool, r.threadID, r.runID, r.ToolCallID = a.Call.Tool, a.Call.ThreadID, a.Call.RunID, a.Call.ToolCallID
+		r.seq, r.admitted, r.expires = e.Seq, nano(e.Time), nano(a.Expires)
+		r.refused = a.Refusal != nil
+		r.tool = nameOf(a.Call.Tool)
+		r.identify(a.Call.ThreadID, a.Call.RunID, a.Call.ToolCallID)
 		if a.Spec != nil {
-			r.Class, r.Idempotent = a.Spec.Class, a.Spec.Annotations.Idempotent
+			r.class, r.idempotent = nameOf(a.Spec.Class), a.Spec.Annotations.Idempotent
 		}
 	}, err
 }

@@ -93,7 +93,7 @@ func (x *index) list(tenant string, o ListOptions, limit int) []Summary {
 	lines := []Summary{}
 	for i := end - 1; i >= 0 && len(lines) < limit; i-- {
 		r := x.order[i]
-		if r.Tenant == tenant && o.take(r) {
+		if r.tenant.String() == tenant && o.take(r) {
 			lines = append(lines, r.summary())
 		}
 	}
@@ -102,30 +102,10 @@ func (x *index) list(tenant string, o ListOptions, limit int) []Summary {
 
 // take reports whether a list holds the call.
 func (o ListOptions) take(r *record) bool {
-	return (o.Tool == "" || r.Tool == o.Tool) &&
+	return (o.Tool == "" || r.tool.String() == o.Tool) &&
 		(o.Status == "" || r.stands() == o.Status) &&
-		(o.ThreadID == "" || r.threadID == o.ThreadID) &&
-		(o.RunID == "" || r.runID == o.RunID)
-}
-
-// stands says where the call stands.
-func (r *record) stands() call.Status {
-	switch {
-	case r.result:
-		return call.EndOf(r.kind).Status
-	case r.Start != nil && !r.Start.Void:
-		return call.StatusRunning
-	case r.Claims > 0:
-		return call.StatusStarting
-	}
-	return call.StatusQueued
-}
-
-func (r *record) summary() Summary {
-	return Summary{
-		Ref: r.Ref, Tool: r.Tool, ThreadID: r.threadID, ToolCallID: r.ToolCallID,
-		Status: r.stands(), Kind: r.kind, Admitted: r.Admitted, Ended: r.ended, Cursor: r.seq,
-	}
+		(o.ThreadID == "" || r.threadID() == o.ThreadID) &&
+		(o.RunID == "" || r.runID() == o.RunID)
 }
 
 // Unfinished is what the index knows of a call without a result. It may be a
@@ -146,6 +126,8 @@ type Unfinished struct {
 	Start *Marker
 	// Cancel is the reason of a cancel, nil when there was none.
 	Cancel *string
+	// Pause is what [Log.Later] noted with the last look; 0 before the first.
+	Pause time.Duration
 }
 
 // Unfinished lists the calls of all tenants that were admitted before a time
@@ -160,8 +142,8 @@ func (l *Log) Unfinished(ctx context.Context, before time.Time) ([]Unfinished, e
 	defer x.mu.Unlock()
 	var calls []Unfinished
 	for _, r := range x.order {
-		if !r.result && r.Admitted.Before(before) {
-			calls = append(calls, r.Unfinished)
+		if !r.result && moment(r.admitted).Before(before) {
+			calls = append(calls, r.unfinished())
 		}
 	}
 	return calls, nil

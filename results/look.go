@@ -35,9 +35,10 @@ type Attempts struct {
 	ClaimedBy Worker
 }
 
-// count notes attempt n. Entries come in any order.
+// count notes attempt n, as the last entry about it says. Entries come in any
+// order.
 func (a *Attempts) count(n int, at time.Time, by Worker) {
-	if n >= a.Claims {
+	if n > a.Claims || n == a.Claims && !at.Before(a.Claimed) {
 		a.Claims, a.Claimed, a.ClaimedBy = n, at, by
 	}
 }

@@ -28,16 +28,16 @@ func (x *index) observe(r *record, admitted, waited bool) {
 	switch {
 	case x.observer == nil || r.seq == 0:
 	case !admitted:
-		x.observer.Admitted(r.Ref, r.Admitted, r.Refused, r.waits())
+		x.observer.Admitted(r.ref(), moment(r.admitted), r.refused, r.waits())
 	case waited && !r.waits():
-		x.observer.Left(r.Ref)
+		x.observer.Left(r.ref())
 	}
 }
 
 // waits reports whether the call is to run and has not begun. One that has a
 // worker but no start yet, since its sandbox is being made, waits.
 func (r *record) waits() bool {
-	return r.seq != 0 && !r.Refused && !r.result && r.Start == nil
+	return r.seq != 0 && !r.refused && !r.result && !r.started()
 }
 
 // Now is the time by the server's clock, by which entries are dated, as it was

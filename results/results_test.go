@@ -19,7 +19,7 @@ import (
 	"github.com/toolfleet/toolfleet/results"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natsdtest.Main(m)) }
 
 // open opens a log and runs its shared follower until the test ends.
 func open(t testing.TB, js jetstream.JetStream, o results.Options) *results.Log {
