@@ -76,6 +76,17 @@ bench: setup images ## measure calls against bare containers, as `name value` li
 bench-bus: build ## measure what a call costs beside its sandbox, as `name value` lines; needs no containers
 	@bin/toolfleet bench-bus
 
+# SEED and CALLS say what `make chaos` does.
+SEED  ?= 1
+CALLS ?= 2000
+
+.PHONY: chaos
+chaos: setup images ## a fleet under faults: CALLS calls (2000), faults drawn from SEED (1)
+	@toolchain/packages.sh iproute2 >&2
+	@mkdir -p bin/chaos
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags=chaos,failpoint -o bin/chaos/ ./cmd/dispatcher ./cmd/worker ./cmd/toolfleet ./cmd/chaos
+	@bin/chaos/chaos --seed=$(SEED) --calls=$(CALLS)
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target of PKG for FUZZTIME (20s)
 	@for dir in $$(go list -f '{{.Dir}}' $(PKG)); do \

@@ -41,7 +41,7 @@ type commands struct {
 	Bench    BenchCmd    `cmd:"" help:"Measure a fleet beside bare containers."`
 	BenchBus BenchBusCmd `cmd:"" help:"Measure what a call costs beside its sandbox."`
 	Escape   EscapeCmd   `cmd:"" help:"Try to break out of this machine's sandboxes."`
-	NATS     NATSCmd     `cmd:"" name:"nats" help:"Run one NATS server, alone or in a cluster on this machine."`
+	NATS     NATSCmd     `cmd:"" name:"nats" help:"Run one NATS server from a configuration of its own."`
 
 	Version kong.VersionFlag `help:"Print the version."`
 }

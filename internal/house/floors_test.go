@@ -63,6 +63,7 @@ var floors = map[string]int{
 	"cmd/internal/part":   7,
 	"cmd/internal/escape": 7,
 	"cmd/internal/bench":  8,
+	"cmd/internal/chaos":  8,
 
 	"cmd":                        9,
 	"examples":                   9,
