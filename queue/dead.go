@@ -102,7 +102,7 @@ type DeadLetters struct {
 }
 
 // fileTry bounds one try to file.
-const fileTry = 5 * time.Second
+const fileTry = 2 * time.Second
 
 // File files a letter, unless there is one about the call: then filed is false
 // and that one stays. It tries again until ctx is done when the server cannot
