@@ -19,7 +19,7 @@ import (
 	"github.com/toolfleet/toolfleet/internal/natsd/natsdtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natsdtest.Main(m)) }
 
 func open(t testing.TB) *blob.Store {
 	t.Helper()

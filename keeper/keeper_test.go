@@ -20,7 +20,7 @@ import (
 	"github.com/toolfleet/toolfleet/results"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natsdtest.Main(m)) }
 
 // house is a log, a queue and a registry with a keeper on them.
 type house struct {

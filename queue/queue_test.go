@@ -18,7 +18,7 @@ import (
 	"github.com/toolfleet/toolfleet/queue"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natsdtest.Main(m)) }
 
 func open(t testing.TB, js jetstream.JetStream, o queue.Options) *queue.Queue {
 	t.Helper()

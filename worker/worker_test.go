@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 		if out, err := build.CombinedOutput(); err != nil {
 			panic(string(out))
 		}
-		code := m.Run()
+		code := natsdtest.Main(m).Run()
 		if err := goleak.Find(); code == 0 && err != nil {
 			println(err.Error())
 			return 1

@@ -22,10 +22,11 @@ import (
 	"github.com/toolfleet/toolfleet/dispatch/aguidoor"
 	"github.com/toolfleet/toolfleet/dispatch/dispatchtest"
 	"github.com/toolfleet/toolfleet/dispatch/httpapi"
+	"github.com/toolfleet/toolfleet/internal/natsd/natsdtest"
 	"github.com/toolfleet/toolfleet/results"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natsdtest.Main(m)) }
 
 // door is a running server with the AG-UI door on it, and a client of it.
 type door struct {

@@ -18,9 +18,10 @@ import (
 	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/dispatch/dispatchtest"
 	"github.com/toolfleet/toolfleet/dispatch/httpapi"
+	"github.com/toolfleet/toolfleet/internal/natsd/natsdtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(natsdtest.Main(m)) }
 
 // door is a running server and a client of it.
 type door struct {
