@@ -40,14 +40,23 @@ type Catalog interface {
 	Check(c call.Call, args string, now time.Time) (catalog.Job, *call.Result)
 }
 
-// Dispatcher takes calls and follows them. All fields but Timeout and Metrics must
-// be set before its first use, and none changed afterwards; it is safe for
+// Scheduler decides when an admitted call runs. *keeper.Scheduler is one.
+type Scheduler interface {
+	// Schedule queues a job. queue.ErrWaiting when it is queued already.
+	Schedule(ctx context.Context, job catalog.Job) error
+}
+
+// Dispatcher takes calls and follows them. All fields but Scheduler, Timeout and
+// Metrics must be set before its first use, and none changed afterwards; it is safe for
 // concurrent use. Log.Run must be running for Follow and Wait to see anything.
 type Dispatcher struct {
-	Log     *results.Log
-	Queue   *queue.Queue
-	Catalog Catalog
-	Blobs   *blob.Store
+	Log   *results.Log
+	Queue *queue.Queue
+	// Scheduler queues what was admitted. nil means that every call may run at
+	// once: it goes straight to the workers, first come, first served.
+	Scheduler Scheduler
+	Catalog   Catalog
+	Blobs     *blob.Store
 	// Timeout bounds what one submit or cancel does on the bus; 10 s by
 	// default.
 	Timeout time.Duration

@@ -179,7 +179,11 @@ func (d *Dispatcher) refuse(ctx context.Context, t Ticket, job catalog.Job) {
 // push queues the job. A failure is not the caller's: the log is open, and the
 // keeper pushes what waits in no queue.
 func (d *Dispatcher) push(ctx context.Context, t Ticket, job catalog.Job) {
-	if err := d.Queue.Push(ctx, job); err != nil && !errors.Is(err, queue.ErrWaiting) {
+	push := d.Queue.Push
+	if d.Scheduler != nil {
+		push = d.Scheduler.Schedule
+	}
+	if err := push(ctx, job); err != nil && !errors.Is(err, queue.ErrWaiting) {
 		d.Logger.Warn("a call could not be queued yet", "call", t.Key, "tool", job.Spec.Name, "error", err)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/toolfleet/toolfleet/metrics"
@@ -20,6 +19,9 @@ type Keeper struct {
 	Log      *results.Log
 	Queue    *queue.Queue
 	Registry *queue.Registry
+	// Scheduler is this process's; without one the server is asked where each
+	// call is.
+	Scheduler *Scheduler
 	// Metrics may be nil.
 	Metrics *metrics.Metrics
 	// Logger takes what was done, once each; nil means nothing is said.
@@ -27,8 +29,6 @@ type Keeper struct {
 
 	// settle is settleTime unless a test says otherwise.
 	settle time.Duration
-	// visits says when each open call is looked at next. Only Run touches it.
-	visits map[results.Ref]visit
 }
 
 const (
@@ -46,12 +46,6 @@ const (
 	longPause  = 30 * time.Second
 )
 
-// visit is when a call is looked at next, and the pause before it.
-type visit struct {
-	at    time.Time
-	pause time.Duration
-}
-
 // Run keeps house until ctx is done. A step that fails is logged once and done
 // again.
 func (k *Keeper) Run(ctx context.Context) error {
@@ -61,7 +55,6 @@ func (k *Keeper) Run(ctx context.Context) error {
 	if k.settle == 0 {
 		k.settle = settleTime
 	}
-	k.visits = map[results.Ref]visit{}
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	failing := false
@@ -89,42 +82,24 @@ func (k *Keeper) step(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	now := time.Now()
-	open, err := k.Log.Unfinished(ctx, now.Add(-k.settle))
+	// A call is due from its admission on, and let alone for a while.
+	before := now.Add(-k.settle)
+	due, err := k.Log.Due(ctx, before, budget)
 	if err != nil {
 		return err
 	}
 	r := &round{Keeper: k, now: now, alive: map[results.Worker]bool{}}
 	var errs []error
-	for _, u := range k.due(open, now) {
-		if err := r.visit(ctx, u); err != nil {
+	for _, u := range due {
+		// 10 failures: the server is away, most likely. Not 500 times the same.
+		if ctx.Err() == nil && len(errs) < 10 {
+			err := r.visit(ctx, u)
+			if err == nil {
+				continue
+			}
 			errs = append(errs, fmt.Errorf("call %s: %w", u.Key, err))
 		}
-		if ctx.Err() != nil || len(errs) >= 10 {
-			break // the server is away, most likely: not 500 times the same
-		}
+		k.Log.Later(u.Ref, before, u.Pause) // in the next step
 	}
 	return errors.Join(append(errs, r.countDead(ctx))...)
-}
-
-// due picks the calls to look at now, and forgets those that have ended.
-func (k *Keeper) due(open []results.Unfinished, now time.Time) []results.Unfinished {
-	visits := make(map[results.Ref]visit, len(open))
-	var due []results.Unfinished
-	for _, u := range open {
-		v := k.visits[u.Ref]
-		visits[u.Ref] = v
-		if !v.at.After(now) || v.pause > shortPause && isExpired(u, now) {
-			due = append(due, u)
-		}
-	}
-	k.visits = visits
-	slices.SortStableFunc(due, func(a, b results.Unfinished) int {
-		return visits[a.Ref].at.Compare(visits[b.Ref].at)
-	})
-	return due[:min(len(due), budget)]
-}
-
-// isExpired reports whether a call that nobody has started has waited too long.
-func isExpired(u results.Unfinished, now time.Time) bool {
-	return u.Start == nil && !u.Expires.IsZero() && now.After(u.Expires)
 }

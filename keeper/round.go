@@ -42,7 +42,7 @@ func (r *round) visit(ctx context.Context, u results.Unfinished) error {
 	}
 	f.queued = queued
 	deed, _ := judge(f)
-	r.schedule(u.Ref, deed, f)
+	r.schedule(u, deed, f)
 	if deed == leave {
 		return nil
 	}
@@ -64,20 +64,33 @@ func (r *round) visit(ctx context.Context, u results.Unfinished) error {
 	return r.do(ctx, u.Ref, st, deed, result)
 }
 
-// schedule says when to look again.
-func (r *round) schedule(ref results.Ref, d deed, f facts) {
-	pause := min(max(2*r.visits[ref].pause, shortPause), longPause)
+// schedule says when to look again: at the latest when a call that nobody has
+// started has waited too long.
+func (r *round) schedule(u results.Unfinished, d deed, f facts) {
+	pause := min(max(2*u.Pause, shortPause), longPause)
 	if d != leave || f.alive {
 		pause = shortPause
 	}
-	r.visits[ref] = visit{at: r.now.Add(pause), pause: pause}
+	at := r.now.Add(pause)
+	if u.Start == nil && u.Expires.After(r.now) && u.Expires.Before(at) {
+		at = u.Expires
+	}
+	r.Log.Later(u.Ref, at.Add(-r.settle), pause)
 }
 
-// queued asks whether the job is in the queue. A refused call never was, and
-// one that a living worker has in its hands is.
+// queued says whether the job is in the queue. A refused call never was, and one
+// that a living worker has in its hands is. What waits, the elected scheduler
+// knows, so that a hundred thousand waiting calls are no questions to the
+// server; for the keepers of other processes everything is queued, since a job
+// that was lost is the business of the one who knows.
 func (r *round) queued(ctx context.Context, u results.Unfinished, alive bool) (bool, error) {
 	if u.Refused || alive {
 		return alive, nil
+	}
+	if r.Scheduler != nil {
+		if waits, elected := r.Scheduler.held(u.Key); waits || !elected {
+			return true, nil
+		}
 	}
 	return r.Queue.Has(ctx, queue.Address{Class: u.Class, Tenant: u.Tenant, Tool: u.Tool, Key: u.Key})
 }
@@ -143,7 +156,7 @@ func (r *round) do(ctx context.Context, ref results.Ref, st results.State, d dee
 }
 
 func (r *round) push(ctx context.Context, ref results.Ref, st results.State) error {
-	switch err := r.Queue.Push(ctx, st.Job); {
+	switch err := r.Queue.Enqueue(ctx, st.Job); {
 	case errors.Is(err, queue.ErrWaiting):
 		return nil
 	case err != nil:

@@ -85,17 +85,12 @@ func (b *bus) start(ctx context.Context, p *part.Bus, cfg busConfig, logger *slo
 	echo := catalog.Spec{Name: "echo", Description: "Answers.", Image: "local/none:1", Command: []string{"/tool"}, Parameters: []byte(`{"type":"object"}`)}
 	echo.SetDefaults()
 	tools := []catalog.Spec{echo}
-	c, err := catalog.New(tools)
-	if err != nil {
-		return err
-	}
 	m := metrics.New(part.Registry())
-	b.d = &dispatch.Dispatcher{Log: p.Log, Queue: p.Queue, Catalog: c, Blobs: p.Blobs, Metrics: m, Logger: logger}
 	doors, err := part.StartDispatcher(part.DispatcherConfig{Listen: "127.0.0.1:0"}, p, tools, m, part.Process{Drain: time.Second}, logger)
 	if err != nil {
 		return err
 	}
-	b.url = doors.URL()
+	b.d, b.url = doors.Calls(), doors.URL()
 	runs := []func(context.Context) error{p.Log.Run, doors.Run}
 	if cfg.slots > 0 {
 		runs = append(runs, cfg.work(p, m, logger)...)

@@ -29,10 +29,13 @@ type DispatcherConfig struct {
 	CORSOrigin []string `name:"cors-origin" help:"Origins whose pages may use the AG-UI door from a browser, such as https://app.example; none by default." env:"TOOLFLEET_CORS_ORIGIN"`
 }
 
-// Dispatcher is one running dispatcher part: the doors and the keeper.
+// Dispatcher is one running dispatcher part: the doors, the scheduler and the
+// keeper.
 type Dispatcher struct {
-	http   *httpapi.Server
-	keeper *keeper.Keeper
+	calls     *dispatch.Dispatcher
+	http      *httpapi.Server
+	scheduler *keeper.Scheduler
+	keeper    *keeper.Keeper
 }
 
 // Process is what a dispatcher is told by the process around it.
@@ -62,7 +65,8 @@ func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools []catalog.Spec, m *me
 			return nil, fmt.Errorf("signing key: %w", err)
 		}
 	}
-	d := &dispatch.Dispatcher{Log: bus.Log, Queue: bus.Queue, Catalog: c, Blobs: bus.Blobs, Closed: p.Closed, Metrics: m, Logger: logger}
+	scheduler := &keeper.Scheduler{Log: bus.Log, Queue: bus.Queue, ID: processName(), Metrics: m, Logger: logger}
+	d := &dispatch.Dispatcher{Log: bus.Log, Queue: bus.Queue, Scheduler: scheduler, Catalog: c, Blobs: bus.Blobs, Closed: p.Closed, Metrics: m, Logger: logger}
 	var agents []aguidoor.Agent
 	if cfg.Agents != "" {
 		if agents, err = aguidoor.ReadAgents(cfg.Agents); err != nil {
@@ -85,9 +89,15 @@ func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools []catalog.Spec, m *me
 		return nil, err
 	}
 	return &Dispatcher{
-		http:   srv,
-		keeper: &keeper.Keeper{Log: bus.Log, Queue: bus.Queue, Registry: bus.Registry, Metrics: m, Logger: logger},
+		calls: d, http: srv, scheduler: scheduler,
+		keeper: &keeper.Keeper{Log: bus.Log, Queue: bus.Queue, Registry: bus.Registry, Scheduler: scheduler, Metrics: m, Logger: logger},
 	}, nil
+}
+
+// processName tells this process from others, to people.
+func processName() string {
+	host, _ := os.Hostname() // without a name there is the number
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
 }
 
 // longestDrain is the longest drain that the horizon is checked against: the
@@ -107,13 +117,17 @@ func checkHorizon(tools []catalog.Spec) error {
 // URL is where the doors are.
 func (d *Dispatcher) URL() string { return d.http.URL() }
 
+// Calls is what the doors stand before.
+func (d *Dispatcher) Calls() *dispatch.Dispatcher { return d.calls }
+
 // Close gives the address back when Run is not going to be called.
 func (d *Dispatcher) Close() error { return d.http.Close() }
 
-// Run serves and keeps house until ctx is done, then lets requests finish.
+// Run serves, schedules and keeps house until ctx is done, then lets requests finish.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.http.Run(ctx) })
+	g.Go(func() error { return d.scheduler.Run(ctx) })
 	g.Go(func() error { return d.keeper.Run(ctx) })
 	return g.Wait()
 }

@@ -1,0 +1,108 @@
+package keeper
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/metrics"
+	"github.com/toolfleet/toolfleet/queue"
+	"github.com/toolfleet/toolfleet/results"
+)
+
+// Scheduler decides which calls run when: it moves them from CALLS, where they
+// wait, to READY, where workers take them. Every dispatcher has one; one in the
+// fleet is elected and works, and another takes its place within 15 seconds
+// when it dies. Meanwhile calls wait, and nothing is lost.
+//
+// Admitted to READY are only as many calls as there are slots and a few more,
+// and none whose tool or tenant is at its maxInFlight: a worker is never handed
+// a call that may not run, so a call that waits has used no attempt.
+//
+// The fields are set before Run and not changed after it.
+type Scheduler struct {
+	// Log must be followed whole, and running (see [results.Log.Run]).
+	Log   *results.Log
+	Queue *queue.Queue
+	// ID tells people which process schedules.
+	ID string
+	// Share says what a tenant may have: its share of the slots in relation to
+	// others', and how many of its calls may be with workers at a time, 0 for
+	// no limit. It is asked for every call and must not block. nil means that
+	// all weigh the same and have no limit.
+	Share func(tenant string) (weight, maxInFlight int)
+	// Metrics may be nil.
+	Metrics *metrics.Metrics
+	// Logger takes what goes wrong; nil means nothing is said.
+	Logger *slog.Logger
+
+	// term is nil while another process schedules.
+	term atomic.Pointer[term]
+}
+
+// Run stands for election and schedules while elected, until ctx is done.
+func (s *Scheduler) Run(ctx context.Context) error {
+	if s.Logger == nil {
+		s.Logger = slog.New(slog.DiscardHandler)
+	}
+	return s.Queue.Lead(ctx, cmp.Or(s.ID, "scheduler"), s.serve)
+}
+
+// Schedule queues an admitted job. When this process schedules and the call may
+// run now it goes straight to READY: the decision is the same as for one that
+// waits, and so is what is counted; only the way through CALLS is saved, which
+// is three questions to the server. Any other call waits in CALLS.
+//
+// queue.ErrWaiting when it is queued already, and queue.ErrFull.
+func (s *Scheduler) Schedule(ctx context.Context, job catalog.Job) error {
+	t := s.term.Load()
+	if t == nil || job.Spec == nil || !t.admit(job) {
+		return s.Queue.Enqueue(ctx, job)
+	}
+	err := s.Queue.Push(ctx, job)
+	if err != nil && !errors.Is(err, queue.ErrWaiting) {
+		t.release(job.Call.Key())
+	}
+	return err
+}
+
+// held says what this process knows of a call: that it waits, or that it cannot
+// tell. elected is false while another process schedules.
+func (s *Scheduler) held(key call.Key) (waits, elected bool) {
+	t := s.term.Load()
+	if t == nil {
+		return false, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.line.calls[idOf(key)]
+	return e != nil && !e.ready, true
+}
+
+// serve is one term of office.
+func (s *Scheduler) serve(ctx context.Context) {
+	t := newTerm(s)
+	stop := s.Log.OnResult(t.ended) // before anything is read, so that no end is missed
+	defer stop()
+	if err := t.takeOver(ctx); err != nil {
+		if ctx.Err() == nil {
+			s.Logger.Warn("scheduling could not begin; another try follows", "error", err)
+		}
+		return
+	}
+	s.term.Store(t)
+	defer s.term.Store(nil)
+	s.Logger.Info("this process schedules", "id", s.ID)
+	began := time.Now()
+	err := t.run(ctx)
+	if ctx.Err() == nil {
+		s.Logger.Warn("scheduling ended; another try follows", "after", time.Since(began), "error", err)
+		return
+	}
+	s.Logger.Info("this process schedules no more", "id", s.ID)
+}
