@@ -37,7 +37,7 @@ class: default
 network: none
 limits: {timeout: 30s, grace: 0s, cpu: 1, memory: 256Mi, pids: 64, disk: 64Mi, output: 1Mi}
 warm: {min: 1, max: 4}
-maxInFlight: 0
+maxInFlight: 2
 queueTimeout: 10m
 secrets: []
 files: {}
@@ -67,7 +67,7 @@ func TestParseComplete(t *testing.T) {
 		Annotations: Annotations{ReadOnly: true, Idempotent: true}, Parallel: true,
 		Approval: "none", Isolation: "container", Runtime: "runc", Class: "default",
 		Limits: Limits{Timeout: Duration(30 * time.Second), CPU: 1, Memory: 256 << 20, Pids: 64, Disk: 64 << 20, Output: 1 << 20},
-		Warm:   Warm{Min: 1, Max: 4}, QueueTimeout: Duration(10 * time.Minute),
+		Warm:   Warm{Min: 1, Max: 4}, MaxInFlight: 2, QueueTimeout: Duration(10 * time.Minute),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
@@ -147,7 +147,7 @@ func TestParseFaults(t *testing.T) {
 		{"grace", minimal + "limits: {grace: 11s}\n", "7: limits.grace: expected 0s to 10s, got 11s"},
 		{"secrets", minimal + "secrets: [{name: k, env: K, inject: {host: h, header: H}}]\n", "7: secrets: a secret is not supported yet"},
 		{"files", minimal + "files: {in: all}\n", "7: files: moving files is not supported yet"},
-		{"maxInFlight", minimal + "maxInFlight: 2\n", "7: maxInFlight: a limit on calls in flight is not supported yet"},
+		{"maxInFlight", minimal + "maxInFlight: -1\n", "7: maxInFlight: expected 0 or more, got -1"},
 		{"tenants", minimal + "tenants: [a, B, a]\n", "7: tenants[1]: expected 1 to 63 of a-z, 0-9 and -, got \"B\"\n7: tenants[2]: names \"a\" twice"},
 		{"large", minimal + "reminder: " + strings.Repeat("x", MaxSpec) + "\n", "at most 131072 are allowed"},
 		{"larger", minimal + "#" + strings.Repeat("x", maxFile) + "\n", "at most 524288 are allowed"},

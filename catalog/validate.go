@@ -248,7 +248,6 @@ func (v *validator) notBuilt(s *Spec) {
 	v.unbuilt(!s.Network.None(), "network", "a network other than none")
 	v.unbuilt(len(s.Secrets) > 0, "secrets", "a secret")
 	v.unbuilt(len(s.Files) > 0, "files", "moving files")
-	v.unbuilt(s.MaxInFlight > 0, "maxInFlight", "a limit on calls in flight")
 }
 
 func isObject(raw json.RawMessage) bool {

@@ -10,4 +10,9 @@
 // Any number of keepers may run. They need no election: every step is an
 // append that the log takes once (package results), or a push that the queue
 // takes once (package queue), so two keepers with the same idea do no harm.
+//
+// It is also where calls get their turn. A [Scheduler] moves them from where they
+// wait to where workers take them, as far as slots and limits allow, and sees
+// that one tenant's thousands do not keep another's single call waiting. One in
+// the fleet is elected, for fairness needs one who sees all, not for safety.
 package keeper

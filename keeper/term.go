@@ -246,9 +246,15 @@ func pause(ctx context.Context, d time.Duration) {
 // connection, and a call that was given back to be tried in half a minute,
 // which keeps its place here, is among the deliveries and takes nobody's slot.
 func (t *term) count(ctx context.Context) {
+	defer func() {
+		for name := range t.classes() {
+			t.Metrics.SetWaiting(name, 0)
+		}
+	}()
 	for ctx.Err() == nil {
 		every := lookIdle
 		for name, waiting := range t.classes() {
+			t.Metrics.SetWaiting(name, waiting)
 			if waiting > 0 {
 				every = lookBusy
 			}

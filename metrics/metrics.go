@@ -80,7 +80,7 @@ func New(reg prometheus.Registerer) *Metrics {
 		lettersFiled: f.counter("dead_letters_filed_total", "Dead letters filed by this process, by tool and kind of error.", "tool", "kind"),
 		letters:      f.gauge("dead_letters", "Dead letters that nobody has redriven or dropped yet, of all tenants.").WithLabelValues(),
 
-		queueJobs:  f.gauge("queue_jobs", "Jobs in the queue, by class and state (waiting, in_flight).", "class", "state"),
+		queueJobs:  f.gauge("queue_jobs", "Jobs in the queues, by class and state: waiting for their turn, which the process that schedules tells; ready for a slot; in_flight.", "class", "state"),
 		deliveries: f.counter("deliveries_total", "Deliveries that a worker has finished with, by outcome (ack, retry, abandoned).", "outcome"),
 		rebuilds:   f.counter("consumer_rebuilds_total", "Consumers rebuilt because they had work and delivered none.").WithLabelValues(),
 		adopted:    f.counter("jobs_adopted_total", "Jobs that the NATS server's consumer had lost and that were queued again.").WithLabelValues(),
@@ -231,15 +231,24 @@ func (m *Metrics) tool(name string) string {
 	return m.tools.value(name)
 }
 
-// SetQueue says how many jobs of a class wait and how many are being worked
-// on.
-func (m *Metrics) SetQueue(class string, waiting, inFlight int) {
+// SetQueue says how many jobs of a class are ready for a slot and how many are
+// being worked on.
+func (m *Metrics) SetQueue(class string, ready, inFlight int) {
 	if m == nil {
 		return
 	}
 	class = m.names.value(class)
-	m.queueJobs.WithLabelValues(class, "waiting").Set(float64(waiting))
+	m.queueJobs.WithLabelValues(class, "ready").Set(float64(ready))
 	m.queueJobs.WithLabelValues(class, "in_flight").Set(float64(inFlight))
+}
+
+// SetWaiting says how many jobs of a class wait for their turn. The process that
+// schedules says so; one that does no more says 0.
+func (m *Metrics) SetWaiting(class string, n int) {
+	if m == nil {
+		return
+	}
+	m.queueJobs.WithLabelValues(m.names.value(class), "waiting").Set(float64(n))
 }
 
 // Delivery counts a delivery that a worker is done with. outcome is "ack",

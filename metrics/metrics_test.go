@@ -23,6 +23,7 @@ func useAll(m *metrics.Metrics, tool string) {
 	m.LetterFiled(tool, "internal")
 	m.SetDeadLetters(2)
 	m.SetQueue("default", 3, 2)
+	m.SetWaiting("default", 4)
 	m.Delivery("ack")
 	m.ConsumerRebuilt()
 	m.SetSlots(8, 2)
