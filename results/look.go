@@ -63,6 +63,18 @@ func (l *Log) Look(ctx context.Context, ref Ref) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
+	if len(entries) == 0 {
+		// The admission of a moment ago may not be with every replica yet. That
+		// there is none is believed to the leader alone.
+		e, err := l.server.last(ctx, ref.subject(KindAdmit))
+		switch {
+		case errors.Is(err, errNoMessage):
+			return State{}, ErrNotFound
+		case err != nil:
+			return State{}, err
+		}
+		entries = []Entry{e}
+	}
 	var s State
 	found := false
 	for _, e := range entries {
