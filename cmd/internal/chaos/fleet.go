@@ -175,12 +175,12 @@ func (f *fleet) define(name string, argv []string, env func(name string, start i
 	f.logs = append(f.logs, log)
 	return &process{
 		name: name, argv: argv, ready: readyLine, log: log, logger: f.logger,
-		env: func(start int) []string {
+		env: func(start int, tame bool) []string {
 			own := []string{
 				"TOOLFLEET_CHAOS_LEDGER=" + f.ledger(), "TOOLFLEET_REPLICAS=" + strconv.Itoa(servers),
 				"TOOLFLEET_LEASE=" + lease.String(), "TOOLFLEET_LOG_LEVEL=info",
 			}
-			if env != nil {
+			if env != nil && !tame {
 				own = append(own, env(name, start)...)
 			}
 			return own
@@ -215,9 +215,19 @@ func (f *fleet) connect() (*nats.Conn, jetstream.JetStream, error) {
 }
 
 // stopParts stops workers and dispatchers, in this order: what a worker has to
-// say at its end is still followed.
+// say at its end is still followed. A worker that a failpoint met at its very end
+// is started once more, which is how what it left is swept.
 func (f *fleet) stopParts(ctx context.Context) error {
-	return errors.Join(endAll(ctx, f.workers), endAll(ctx, f.dispatchers))
+	errs := []error{endAll(ctx, f.workers)}
+	for _, w := range f.workers {
+		if w.isUnclean() {
+			w.revive()
+			f.running.Go(w.run)
+			_, err := w.awaitUp(ctx)
+			errs = append(errs, err, w.end(ctx))
+		}
+	}
+	return errors.Join(append(errs, endAll(ctx, f.dispatchers))...)
 }
 
 // stop stops all that still runs.

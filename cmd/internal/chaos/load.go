@@ -56,6 +56,9 @@ func (f *fleet) makeCall(ctx context.Context, a asked, first int) answer {
 			}
 			return nil
 		})
+		if err != nil {
+			f.logger.Info("a client was disappointed", "call", a.id, "dispatcher", try%len(f.clients), "error", err)
+		}
 		if err == nil || ctx.Err() != nil || !errors.Is(err, client.ErrUnreachable) {
 			seen.err = err
 			return seen

@@ -32,7 +32,7 @@ type process struct {
 	// argv and env are what is run; the environment may differ from start to
 	// start.
 	argv []string
-	env  func(start int) []string
+	env  func(start int, tame bool) []string
 	// ready matches the line that it prints once it serves.
 	ready *regexp.Regexp
 	// ns is the network namespace that it runs in; nil is ours.
@@ -46,6 +46,8 @@ type process struct {
 	killed  bool       // by us
 	down    time.Duration
 	ending  bool
+	unclean bool          // its last end was another than with exit code 0
+	tame    bool          // its next start gets no failpoints
 	changed chan struct{} // closed and made anew at every change
 	deaths  deaths
 }
@@ -155,6 +157,10 @@ func (p *process) end(ctx context.Context) error {
 	return err
 }
 
+// revive starts the process once more after its end, without failpoints. run
+// must be called again.
+func (p *process) revive() { p.change(func() { p.ending, p.tame = false, true }) }
+
 // run starts the process again and again until end is called.
 func (p *process) run() {
 	for start := 0; ; start++ {
@@ -184,7 +190,7 @@ func (p *process) rest(d time.Duration) {
 // once runs the process from its start to its end.
 func (p *process) once(start int) error {
 	cmd := exec.Command(p.argv[0], p.argv[1:]...) //nolint:noctx // ended by end and kill
-	cmd.Env = append(os.Environ(), p.env(start)...)
+	cmd.Env = append(os.Environ(), p.env(start, p.isTame())...)
 	tail := &tail{w: p.log}
 	cmd.Stderr = tail
 	cmd.WaitDelay = 5 * time.Second                       // for what its children hold open
@@ -213,12 +219,24 @@ func (p *process) once(start int) error {
 	_, _ = io.Copy(io.Discard, out) // a line too long for the scanner
 	err = cmd.Wait()
 	p.change(func() {
-		p.pid, p.up = 0, false
+		p.pid, p.up, p.unclean = 0, false, err != nil
 		if !p.killed && !p.ending {
 			p.deaths.count(tail.text())
 		}
 	})
 	return err
+}
+
+func (p *process) isTame() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tame
+}
+
+func (p *process) isUnclean() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unclean
 }
 
 // count counts an end by the last that the process said.
