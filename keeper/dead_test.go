@@ -172,7 +172,7 @@ func TestAnAnsweredCallHasNoLetter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if won, err := h.Log.Finish(t.Context(), ref, "c", call.Result{}); !won || err != nil {
+	if won, err := h.Finish(t.Context(), ref, "c", call.Result{}); !won || err != nil {
 		t.Fatal(won, err)
 	}
 	k := &keeper.Keeper{Log: h.Log, Queue: h.q, Registry: h.r, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
