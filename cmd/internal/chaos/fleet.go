@@ -136,8 +136,8 @@ func (f *fleet) defineParts() error {
 	}
 	for i, port := range ports {
 		listen := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		p, err := f.define(fmt.Sprintf("d%d", i), []string{f.program("dispatcher"),
-			"--nats", f.addresses, "--tools", f.at("tools"), "--listen", listen}, f.failpoints)
+		argv := []string{f.program("dispatcher"), "--nats", f.addresses, "--tools", f.at("tools"), "--listen", listen}
+		p, err := f.define(fmt.Sprintf("d%d", i), argv, f.failpoints)
 		if err != nil {
 			return err
 		}
@@ -149,9 +149,11 @@ func (f *fleet) defineParts() error {
 		f.clients = append(f.clients, c)
 	}
 	for i := range workers {
-		p, err := f.define(fmt.Sprintf("w%d", i), []string{f.program("worker"),
-			"--nats", f.addresses, "--tools", f.at("tools"), "--images", f.cfg.Images, "--state", f.state(i),
-			"--programs", f.cfg.Programs, "--listen", "", "--slots", "4", "--drain", "20s"}, f.failpoints)
+		argv := []string{
+			f.program("worker"), "--nats", f.addresses, "--tools", f.at("tools"), "--images", f.cfg.Images, "--state", f.state(i),
+			"--programs", f.cfg.Programs, "--listen", "", "--slots", "4", "--drain", "20s",
+		}
+		p, err := f.define(fmt.Sprintf("w%d", i), argv, f.failpoints)
 		if err != nil {
 			return err
 		}
