@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/internal/failpoint"
 )
 
 // Waiting is a job in CALLS, as far as its place there tells.
@@ -103,6 +104,7 @@ func (q *Queue) Promote(ctx context.Context, seq uint64) (bool, error) {
 			return false, err
 		}
 	}
+	failpoint.Hit(failpoint.Pushed)
 	return true, q.Drop(ctx, seq)
 }
 
