@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -283,4 +284,25 @@ func TestNobodyStarves(t *testing.T) {
 			t.Fatalf("in one round of weight %d: %v", weight, seen)
 		}
 	})
+}
+
+// TestAWaitingCallIsSmall counts what the line keeps of a call, for there may be
+// a hundred thousand.
+func TestAWaitingCallIsSmall(t *testing.T) {
+	const calls, most = 50_000, 160
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	l := newLine(shares{}.of)
+	for i := range calls {
+		l.add(waiting(1+i, fmt.Sprint("tenant", i%100), "tool", call.PriorityBatch, 0, now))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if n := (after.HeapAlloc - before.HeapAlloc) / calls; n > most {
+		t.Errorf("%d bytes a call, want at most %d", n, most)
+	}
+	if l.class("default").waiting != calls {
+		t.Errorf("%d wait", l.class("default").waiting)
+	}
 }
