@@ -59,6 +59,9 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	h := &havoc{fleet: f, logger: logger, done: map[kind]int{}}
 	answers := f.endure(ctx, h, faults, calls)
 	logs, err := f.finalLog(ctx)
+	if ctx.Err() != nil {
+		err = errors.Join(err, context.Cause(ctx)) // told to stop: nothing can be told
+	}
 	if err != nil {
 		return errors.Join(err, f.stop(ctx))
 	}
