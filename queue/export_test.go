@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -23,3 +24,6 @@ func ConsumerInfo(ctx context.Context, q *Queue, class string) (*jetstream.Consu
 func Adopt(ctx context.Context, q *Queue, class string, floor uint64) (int, error) {
 	return q.adopt(ctx, class, floor)
 }
+
+// Watch makes a server's watchdog look often and lose its patience soon.
+func Watch(s *Server, every, patience time.Duration) { s.watchEvery, s.stuckAfter = every, patience }

@@ -27,6 +27,9 @@ const (
 // errPull says that a pull ended other than by a delivery or its expiry.
 var errPull = errors.New("queue: the pull was ended")
 
+// errAway says that the server was lost, and the pull with it.
+var errAway = errors.New("queue: the server is away")
+
 // puller asks for one delivery at a time: never more than its slot can work
 // on, for what waits in a client's buffer is waiting for nobody else.
 //
@@ -45,10 +48,23 @@ type puller struct {
 	gone chan struct{}
 	// waits is true while a request of ours may be waiting at the server.
 	waits bool
+	// away tells when the server was lost, and every pull that waited there
+	// with it.
+	away chan nats.Status
 }
 
 func newPuller(q *Queue, class string) *puller {
-	return &puller{nc: q.js.Conn(), subject: q.api + "CONSUMER.MSG.NEXT." + ReadyStream + "." + consumerName(class)}
+	nc := q.js.Conn()
+	return &puller{
+		nc: nc, subject: q.api + "CONSUMER.MSG.NEXT." + ReadyStream + "." + consumerName(class),
+		away: nc.StatusChanged(nats.RECONNECTING),
+	}
+}
+
+// end gives up what waits and ends the puller.
+func (p *puller) end() {
+	p.close()
+	p.nc.RemoveStatusListener(p.away)
 }
 
 // pullRequest is one pull, as the server reads it; durations in nanoseconds.
@@ -128,6 +144,9 @@ func (p *puller) wait(ctx context.Context) (*nats.Msg, error) {
 	case <-p.gone:
 		p.sub, p.waits = nil, false
 		return nil, fmt.Errorf("%w: the connection is closed", errPull)
+	case <-p.away:
+		p.close()
+		return nil, errAway
 	case <-alive.C:
 		p.close()
 		return nil, fmt.Errorf("%w: no heartbeat for %s", errPull, 2*pullHeartbeat)
@@ -142,15 +161,15 @@ func (p *puller) close() {
 	switch {
 	case sub == nil:
 		return
-	case !waits || sub.Drain() != nil:
+	case !waits || !p.nc.IsConnected() || sub.Drain() != nil:
 		_ = sub.Unsubscribe() // fails on a closed connection only
-		return
-	}
-	timer := time.NewTimer(drainTimeout)
-	defer timer.Stop()
-	select {
-	case <-p.gone:
-	case <-timer.C:
+	default:
+		timer := time.NewTimer(drainTimeout)
+		defer timer.Stop()
+		select {
+		case <-p.gone:
+		case <-timer.C:
+		}
 	}
 	for {
 		select {

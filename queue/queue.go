@@ -39,6 +39,7 @@ type Queue struct {
 	calls jetstream.Stream
 	ready jetstream.Stream
 	dead  DeadLetters
+	room  room
 }
 
 // Options of [Open].

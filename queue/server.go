@@ -52,6 +52,13 @@ type Server struct {
 	// Metrics may be nil.
 	Metrics *metrics.Metrics
 
+	// watchEvery and stuckAfter are the watchdog's, but in tests.
+	watchEvery, stuckAfter time.Duration
+
+	// making is held by the one that makes or removes the consumer. When both are
+	// done at once the server may leave the new one with the old one's state.
+	making sync.Mutex
+
 	busy    atomic.Int64
 	failing atomic.Bool // since a pull failed, until one works
 	once    sync.Once
@@ -155,13 +162,17 @@ func (s *Server) Hurry() {
 // Busy is how many slots are in use.
 func (s *Server) Busy() int { return int(s.busy.Load()) }
 
-func (s *Server) isReady() bool { return s.Ready == nil || s.Ready() }
+// isReady reports whether there is any use in a pull. One that is sent while the
+// server is away only waits in the client's buffer.
+func (s *Server) isReady() bool { return s.connected() && (s.Ready == nil || s.Ready()) }
+
+func (s *Server) connected() bool { return s.Queue.js.Conn().IsConnected() }
 
 // slot takes one delivery after another until ctx is done. Deliveries are
 // handled under work.
 func (s *Server) slot(ctx, work context.Context, class string) {
 	p := newPuller(s.Queue, class)
-	defer p.close()
+	defer p.end()
 	b := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond), backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(0))
 	for ctx.Err() == nil {
 		if !s.isReady() {
@@ -175,8 +186,10 @@ func (s *Server) slot(ctx, work context.Context, class string) {
 			s.works(class)
 			b.Reset()
 			if msg != nil {
-				s.take(work, msg)
+				s.take(ctx, work, msg)
 			}
+		case errors.Is(err, errAway):
+			pause(ctx, readyEvery) // the connection says so a moment later
 		case ctx.Err() == nil:
 			s.repair(ctx, class, err)
 			pause(ctx, b.NextBackOff())
@@ -194,6 +207,8 @@ func (s *Server) works(class string) {
 // repair makes the consumer anew when it may be gone. Creating one that is
 // there changes nothing.
 func (s *Server) repair(ctx context.Context, class string, cause error) {
+	s.making.Lock()
+	defer s.making.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	_, err := s.Queue.consumer(ctx, class)
@@ -212,8 +227,10 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// take reads a message and has it handled, or says what becomes of it.
-func (s *Server) take(work context.Context, msg *nats.Msg) {
+// take reads a message and has it handled, or says what becomes of it. What
+// arrives when ctx is done, which is a drain, or while the server is not ready,
+// goes back at once.
+func (s *Server) take(ctx, work context.Context, msg *nats.Msg) {
 	s.busy.Add(1)
 	defer s.busy.Add(-1)
 	d, err := newDelivery(s.Queue.js.Conn(), msg)
@@ -224,7 +241,7 @@ func (s *Server) take(work context.Context, msg *nats.Msg) {
 	case err != nil:
 		s.Log.Error("message dropped from the queue", "subject", msg.Subject, "bytes", len(msg.Data), "error", err)
 		s.settle(work, d, d.terminate)
-	case !s.isReady():
+	case ctx.Err() != nil, !s.isReady():
 		s.settle(work, d, func(ctx context.Context) error { return d.Retry(ctx, 0) })
 	default:
 		s.handle(work, d)

@@ -54,7 +54,9 @@ func TestADeadWorkersJobGoesToAnother(t *testing.T) {
 	}
 }
 
-func TestALongHandlerKeepsItsJob(t *testing.T) {
+// TestPain58ALongHandlerKeepsItsJob: the ack wait bounds the silence of a worker and not
+// the time of a job.
+func TestPain58ALongHandlerKeepsItsJob(t *testing.T) {
 	q := open(t, natsdtest.JetStream(t), queue.Options{AckWait: shortWait})
 	var deliveries atomic.Int32
 	done := make(chan struct{})
@@ -92,9 +94,9 @@ func TestADeliveryEndsOnce(t *testing.T) {
 	}
 }
 
-// TestWhatAHandlerDropsComesBack sees a panic and a handler that forgets its
+// TestPain74WhatAHandlerDropsComesBack sees a panic and a handler that forgets its
 // delivery survived, logged, and the job delivered again.
-func TestWhatAHandlerDropsComesBack(t *testing.T) {
+func TestPain74WhatAHandlerDropsComesBack(t *testing.T) {
 	for name, drop := range map[string]func(){
 		"panicked": func() { panic("a bug") },
 		"neither":  func() {},
@@ -247,10 +249,10 @@ func TestAHandlerThatDoesNotReturnIsReported(t *testing.T) {
 	get(t, gone, "the handler's end")
 }
 
-// TestADrainingServerKeepsNothing drains a server while jobs are pushed. What
+// TestPain80ADrainingServerKeepsNothing drains a server while jobs are pushed. What
 // it was being handed at that moment must be given back: the ack wait, which
 // would bring it back too, is longer than the test.
-func TestADrainingServerKeepsNothing(t *testing.T) {
+func TestPain80ADrainingServerKeepsNothing(t *testing.T) {
 	const rounds, jobs = 10, 20
 	q := open(t, natsdtest.JetStream(t), queue.Options{AckWait: time.Hour})
 	for round := range rounds {

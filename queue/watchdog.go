@@ -24,10 +24,10 @@ const (
 // Rebuilding redelivers what is in flight elsewhere. The log bears that: a
 // start that may not be repeated is fenced, and a result exists once.
 func (s *Server) watch(ctx context.Context, class string) {
-	ticker := time.NewTicker(watchEvery)
+	ticker := time.NewTicker(or(s.watchEvery, watchEvery))
 	defer ticker.Stop()
 	var (
-		seen  dog
+		seen  = dog{patience: or(s.stuckAfter, stuckAfter)}
 		floor uint64 // the consumer's, at the last look
 	)
 	for {
@@ -51,7 +51,7 @@ func (s *Server) watch(ctx context.Context, class string) {
 			s.Log.Error("consumer not rebuilt", "class", class, "error", err)
 		}
 		s.Metrics.ConsumerRebuilt()
-		seen = dog{}
+		seen.since = time.Time{}
 	}
 }
 
@@ -80,6 +80,8 @@ func (s *Server) look(ctx context.Context, class string) (*jetstream.ConsumerInf
 }
 
 func (s *Server) rebuild(ctx context.Context, class string) error {
+	s.making.Lock()
+	defer s.making.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	err := s.Queue.ready.DeleteConsumer(ctx, consumerName(class))
@@ -92,20 +94,21 @@ func (s *Server) rebuild(ctx context.Context, class string) error {
 
 // dog remembers since when a consumer looks stuck.
 type dog struct {
+	patience  time.Duration
 	delivered uint64
 	since     time.Time
 }
 
 // stuck reports whether the consumer has had work, takers and room, and has
-// delivered nothing, for as long as stuckAfter. Times are the server's.
+// delivered nothing, for as long as its patience. Times are the server's.
 func (d *dog) stuck(info *jetstream.ConsumerInfo) bool {
 	idle := info.NumPending > 0 && info.NumWaiting > 0 && info.NumAckPending < maxAckPending && !info.Paused
 	if !idle || d.since.IsZero() || info.Delivered.Consumer != d.delivered {
-		*d = dog{delivered: info.Delivered.Consumer}
+		d.delivered, d.since = info.Delivered.Consumer, time.Time{}
 		if idle {
 			d.since = info.TimeStamp
 		}
 		return false
 	}
-	return info.TimeStamp.Sub(d.since) >= stuckAfter
+	return info.TimeStamp.Sub(d.since) >= d.patience
 }

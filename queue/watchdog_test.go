@@ -25,7 +25,7 @@ func TestWhenAConsumerIsStuck(t *testing.T) {
 		"no work":                            {[]*jetstream.ConsumerInfo{at(0, 5, 0, 1, 0), at(40, 5, 0, 1, 0)}, false},
 		"as many in flight as allowed":       {[]*jetstream.ConsumerInfo{at(0, 5, 1, 1, maxAckPending), at(40, 5, 1, 1, maxAckPending)}, false},
 	} {
-		var d dog
+		d := dog{patience: stuckAfter}
 		got := false
 		for _, info := range c.infos {
 			got = d.stuck(info)

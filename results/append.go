@@ -83,8 +83,8 @@ func (l *Log) fenced(ctx context.Context, ref Ref, kind string, data []byte, non
 // as a worker has slots.
 func (l *Log) publish(ctx context.Context, subject string, data []byte, opts ...jetstream.PublishOpt) (uint64, error) {
 	nc := l.js.Conn()
-	if limit := nc.MaxPayload(); int64(len(data)+headerRoom) > limit {
-		return 0, backoff.Permanent(fmt.Errorf("%w: its %d bytes are over the server's limit of %d bytes (max_payload)", ErrTooLarge, len(data), limit))
+	if limit := nc.MaxPayload(); int64(len(data)) > limit-headerRoom {
+		return 0, backoff.Permanent(&TooLarge{Size: int64(len(data)), Limit: limit - headerRoom})
 	}
 	if err := away(nc); err != nil {
 		return 0, err

@@ -174,7 +174,7 @@ func (l *Log) Finish(ctx context.Context, ref Ref, toolCallID string, r call.Res
 		return false, fmt.Errorf("results: result: %w", err)
 	}
 	if len(data) > blob.InlineEvent {
-		return false, fmt.Errorf("%w: a result of %d bytes is over the limit of %d bytes: move its large parts to blobs", ErrTooLarge, len(data), blob.InlineEvent)
+		return false, fmt.Errorf("results: a result belongs into blobs by its large parts: %w", &TooLarge{Size: int64(len(data)), Limit: blob.InlineEvent})
 	}
 	_, won, err = l.fenced(ctx, ref, KindResult, data, nonce)
 	return won, err

@@ -164,7 +164,7 @@ func TestWhatIsTooLargeIsRefused(t *testing.T) {
 		t.Error("a result over the inline limit was taken")
 	}
 	huge := agui.Custom{Name: "x", Value: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)}
-	if err := l.Progress(t.Context(), ref, huge, false); err == nil || !strings.Contains(err.Error(), "1048576") {
+	if err := l.Progress(t.Context(), ref, huge, false); err == nil || !strings.Contains(err.Error(), "1047552") {
 		t.Errorf("an event over the server's limit: %v", err)
 	}
 	// The connection has survived it.

@@ -29,9 +29,24 @@ var (
 	// ErrFull says that the log takes no more of this kind of event.
 	ErrFull = errors.New("results: the log is full")
 	// ErrTooLarge says that an event is larger than a message may be. Trying
-	// again does not help.
+	// again does not help. It comes as a [TooLarge].
 	ErrTooLarge = errors.New("results: event too large")
 )
+
+// TooLarge says by how much an event is too large.
+type TooLarge struct {
+	// Size and Limit are in bytes. The limit is ours or the server's max_payload,
+	// whichever is smaller.
+	Size, Limit int64
+}
+
+// Error implements error.
+func (e *TooLarge) Error() string {
+	return fmt.Sprintf("an event of %d bytes is over the limit of %d bytes", e.Size, e.Limit)
+}
+
+// Is makes it an ErrTooLarge.
+func (e *TooLarge) Is(target error) bool { return target == ErrTooLarge }
 
 // Ref names one call's log.
 type Ref struct {

@@ -245,7 +245,7 @@ func TestPain38OversizeNamesTheLimit(t *testing.T) {
 	big := job("big")
 	big.Call.Arguments = `{"text":"` + strings.Repeat("x", limit) + `"}`
 	_, err := l.Admit(t.Context(), big)
-	if !errors.Is(err, results.ErrTooLarge) || !strings.Contains(err.Error(), fmt.Sprint(limit)) {
+	if !errors.Is(err, results.ErrTooLarge) || !strings.Contains(err.Error(), fmt.Sprint(limit-1<<10)) {
 		t.Errorf("an admission over the limit: %v", err)
 	}
 	ref, _ := admit(t, l, "c")
