@@ -7,6 +7,9 @@ import "context"
 type Caller struct {
 	// Tenant is whose calls the request may see and make.
 	Tenant string
+	// Operator says that the request may see the fleet itself, beside its
+	// tenant's calls: the workers, for one.
+	Operator bool
 	// BlobURL makes URLs of blobs that the client can fetch.
 	BlobURL BlobURL
 }

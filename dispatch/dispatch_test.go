@@ -469,7 +469,7 @@ func TestWaitsEndWithTheCauseOfTheirContext(t *testing.T) {
 }
 
 func TestNoBusIsUnavailable(t *testing.T) {
-	f := dispatchtest.New(t, dispatchtest.Spec("echo", nil))
+	f := dispatchtest.Alone(t, dispatchtest.Spec("echo", nil))
 	f.Timeout = 100 * time.Millisecond
 	f.NATS.Shutdown()
 	_, err := f.Submit(t.Context(), newCall("echo", `{"text":"x"}`, "c1"))

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 
 	"github.com/alecthomas/kong"
 
@@ -37,6 +36,7 @@ type commands struct {
 	Dead     DeadCmd     `cmd:"" help:"Look at dead letters, calls that the fleet could not run: list, show, redrive, drop."`
 	Tools    ToolsCmd    `cmd:"" help:"Look at tools: list, show, check."`
 	Image    ImageCmd    `cmd:"" help:"Make tool images."`
+	Workers  WorkersCmd  `cmd:"" help:"List the workers that are alive."`
 	Doctor   DoctorCmd   `cmd:"" help:"Say what this machine can do and what is missing."`
 	Bench    BenchCmd    `cmd:"" help:"Measure a fleet beside bare containers."`
 	BenchBus BenchBusCmd `cmd:"" help:"Measure what a call costs beside its sandbox."`
@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string, term *terminal) int {
 		kong.Description("Runs the tools that AI agents call, at scale, without trusting them."),
 		kong.UsageOnError(),
 		kong.Configuration(part.YAML),
-		kong.Vars{"version": version()},
+		kong.Vars{"version": part.Version()},
 		kong.Writers(term.out, term.err),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(term),
@@ -110,19 +110,4 @@ func codeOf(err error) int {
 		return exitUsage
 	}
 	return exitFailed
-}
-
-// version is that of the module, or the revision it was built from.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v := info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && (v == "" || v == "(devel)") {
-			v = "devel-" + s.Value[:min(len(s.Value), 12)]
-		}
-	}
-	return v
 }

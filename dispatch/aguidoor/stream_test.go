@@ -130,7 +130,7 @@ func TestMediaURLsNeedNoToken(t *testing.T) {
 
 // A fleet that cannot take a run says so while there is no stream.
 func TestUnavailableIsA503(t *testing.T) {
-	f := dispatchtest.New(t)
+	f := dispatchtest.Alone(t)
 	f.Timeout = 100 * time.Millisecond
 	d := behind(t, f, agent(t, done))
 	f.NATS.Shutdown()

@@ -49,6 +49,16 @@ func New(t testing.TB, specs ...catalog.Spec) *Fleet {
 	return join(t, natsdtest.Start(t), c)
 }
 
+// Alone is [New] on a server that the test may stop.
+func Alone(t testing.TB, specs ...catalog.Spec) *Fleet {
+	t.Helper()
+	c, err := catalog.New(specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return join(t, natsdtest.StartWith(t, natsd.Config{StoreDir: t.TempDir(), Port: natsd.RandomPort}), c)
+}
+
 // Second is another dispatcher of the same fleet, as if in another process.
 func (f *Fleet) Second(t testing.TB) *Fleet {
 	t.Helper()

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/dispatch"
 	"github.com/toolfleet/toolfleet/metrics"
+	"github.com/toolfleet/toolfleet/queue"
 )
 
 // Tools is what the door tells about the catalogue. *catalog.Catalog is one.
@@ -36,7 +38,7 @@ type Config struct {
 	// takes a free one. Anything beyond loopback needs TokenFile.
 	Addr string
 	// TokenFile holds "tenant token" a line; see [ReadTokens]. Empty means
-	// that every request is the default tenant's.
+	// that every request is the default tenant's, and an operator's.
 	TokenFile string
 	// PublicURL is the base of the URLs of blobs, for a server that clients
 	// reach by another name than the one they ask with, such as behind a proxy
@@ -65,6 +67,9 @@ type Config struct {
 
 	Dispatcher *dispatch.Dispatcher
 	Tools      Tools
+	// Workers lists the living workers, for operators; nil leaves the path out.
+	// queue.Registry.List is one.
+	Workers func(context.Context) ([]queue.WorkerInfo, error)
 	// Doors are further doors behind the same listener and guard.
 	Doors []Door
 	// Ready says why the process cannot serve now; nil means that it can.

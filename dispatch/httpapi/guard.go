@@ -49,7 +49,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		tenant, ok := s.admit(w, r)
+		c, ok := s.admit(w, r)
 		if !ok {
 			return
 		}
@@ -68,40 +68,42 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		if base == "" {
 			base = "http://" + r.Host
 		}
-		c := dispatch.Caller{Tenant: tenant, BlobURL: func(id blob.ID) string { return s.signer.url(base, id) }}
+		c.BlobURL = func(id blob.ID) string { return s.signer.url(base, id) }
 		next.ServeHTTP(w, r.WithContext(dispatch.WithCaller(r.Context(), c)))
 	})
 }
 
-// admit decides whose request r is, or answers it.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request) (tenant string, ok bool) {
+// admit decides whose request r is, or answers it. A server without tokens is on
+// loopback, where whoever asks may see everything.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) (c dispatch.Caller, ok bool) {
 	if s.tokens == nil {
 		if why := foreign(r, false); why != "" {
 			writeProblem(w, http.StatusForbidden, why)
-			return "", false
+			return dispatch.Caller{}, false
 		}
 	}
 	if tenant, ok := s.signer.tenant(r); ok {
 		// A page may show what somebody gave it the URL of.
 		w.Header().Set("Access-Control-Allow-Origin", "*")
-		return tenant, true
+		return dispatch.Caller{Tenant: tenant}, true
 	}
 	if s.tokens == nil {
 		if why := foreign(r, !s.allowedOrigin(r)); why != "" {
 			writeProblem(w, http.StatusForbidden, why)
-			return "", false
+			return dispatch.Caller{}, false
 		}
-		return call.DefaultTenant, true
+		return dispatch.Caller{Tenant: call.DefaultTenant, Operator: true}, true
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if strings.EqualFold(scheme, "Bearer") {
-		if tenant, ok := s.tokens.Tenant(strings.TrimSpace(token)); ok {
-			return tenant, true
+		token = strings.TrimSpace(token)
+		if tenant, ok := s.tokens.Tenant(token); ok {
+			return dispatch.Caller{Tenant: tenant, Operator: s.tokens.Operator(token)}, true
 		}
 	}
 	w.Header().Set("WWW-Authenticate", `Bearer realm="toolfleet"`)
 	writeProblem(w, http.StatusUnauthorized, "A bearer token is required.")
-	return "", false
+	return dispatch.Caller{}, false
 }
 
 // foreign says why a request to a server without tokens may be the work of a

@@ -21,6 +21,8 @@ var refusals = map[string][]int{
 	"listTools":  {},
 	"getTool":    {http.StatusNotFound},
 
+	"listWorkers": {},
+
 	"listDeadLetters":   {},
 	"getDeadLetter":     {http.StatusNotFound},
 	"redriveDeadLetter": {http.StatusRequestTimeout, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType},

@@ -216,7 +216,7 @@ func TestMoreRequestsThanAreServedGet503(t *testing.T) {
 }
 
 func TestNoBusIs503(t *testing.T) {
-	f := dispatchtest.New(t, dispatchtest.Spec("echo", nil))
+	f := dispatchtest.Alone(t, dispatchtest.Spec("echo", nil))
 	f.Timeout = 100_000_000
 	d := open(t, f)
 	f.NATS.Shutdown()

@@ -22,9 +22,13 @@ const minToken = 16
 type Tokens struct{ list []tokenEntry }
 
 type tokenEntry struct {
-	tenant string
-	digest [sha256.Size]byte
+	tenant   string
+	operator bool
+	digest   [sha256.Size]byte
 }
+
+// operator is the third word of a line whose token is an operator's.
+const operator = "operator"
 
 // ReadTokenFile reads tokens from a file; see [ReadTokens].
 func ReadTokenFile(name string) (*Tokens, error) {
@@ -40,7 +44,8 @@ func ReadTokenFile(name string) (*Tokens, error) {
 	return t, nil
 }
 
-// ReadTokens reads one "tenant token" a line. Empty lines and lines that begin
+// ReadTokens reads one "tenant token" a line. A third word, "operator", lets
+// the token see the fleet itself as well, such as its workers. Empty lines and lines that begin
 // with # are left out. A tenant may have several tokens, so that one can be
 // changed without a gap; a token belongs to one tenant. Errors name the line
 // and never the token.
@@ -55,8 +60,8 @@ func ReadTokens(r io.Reader) (*Tokens, error) {
 		}
 		f := strings.Fields(line)
 		switch {
-		case len(f) != 2:
-			return nil, fmt.Errorf("line %d is not \"tenant token\"", n)
+		case len(f) != 2 && (len(f) != 3 || f[2] != operator):
+			return nil, fmt.Errorf("line %d is not \"tenant token\" or \"tenant token operator\"", n)
 		case !call.ValidTenant(f[0]):
 			return nil, fmt.Errorf("line %d: the tenant must match [a-z0-9-]{1,63}", n)
 		case len(f[1]) < minToken:
@@ -67,7 +72,7 @@ func ReadTokens(r io.Reader) (*Tokens, error) {
 			return nil, fmt.Errorf("line %d: the token stands in an earlier line", n)
 		}
 		seen[d] = true
-		t.list = append(t.list, tokenEntry{f[0], d})
+		t.list = append(t.list, tokenEntry{f[0], len(f) == 3, d})
 	}
 	if err := lines.Err(); err != nil {
 		return nil, err
@@ -78,9 +83,21 @@ func ReadTokens(r io.Reader) (*Tokens, error) {
 	return &t, nil
 }
 
-// Tenant returns the tenant of a token. Every entry is compared, by digest and
-// in constant time, so that the time taken tells nothing about any token.
+// Tenant returns the tenant of a token.
 func (t *Tokens) Tenant(token string) (string, bool) {
+	e, ok := t.find(token)
+	return e.tenant, ok
+}
+
+// Operator reports whether a token is an operator's.
+func (t *Tokens) Operator(token string) bool {
+	e, _ := t.find(token)
+	return e.operator
+}
+
+// find compares every entry, by digest and in constant time, so that the time
+// taken tells nothing about any token.
+func (t *Tokens) find(token string) (tokenEntry, bool) {
 	d := sha256.Sum256([]byte(token))
 	found := -1
 	for i := range t.list {
@@ -89,7 +106,7 @@ func (t *Tokens) Tenant(token string) (string, bool) {
 		}
 	}
 	if found < 0 {
-		return "", false
+		return tokenEntry{}, false
 	}
-	return t.list[found].tenant, true
+	return t.list[found], true
 }

@@ -61,3 +61,17 @@ type Tool struct {
 	Type        string `json:"type"`
 	Description string `json:"description"`
 }
+
+// Worker is a worker that is alive.
+type Worker struct {
+	ID       string    `json:"id"`
+	Host     string    `json:"host"`
+	Version  string    `json:"version"`
+	Class    string    `json:"class"`
+	Runtimes []string  `json:"runtimes"`
+	Slots    int       `json:"slots"`
+	Busy     int       `json:"busy"`
+	Started  time.Time `json:"started"`
+	// Beat is when its last heartbeat came, by the server's clock.
+	Beat time.Time `json:"beat"`
+}

@@ -83,7 +83,7 @@ func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools []catalog.Spec, m *me
 	}
 	srv, err := httpapi.New(httpapi.Config{
 		Addr: cfg.Listen, TokenFile: cfg.Tokens, PublicURL: cfg.PublicURL, SigningKey: key, Origins: cfg.CORSOrigin,
-		Dispatcher: d, Tools: c, Doors: []httpapi.Door{agui}, Metrics: m, MetricsHandler: p.Metrics, Drain: p.Drain, Ready: ready, Logger: logger,
+		Dispatcher: d, Tools: c, Workers: bus.Registry.List, Doors: []httpapi.Door{agui}, Metrics: m, MetricsHandler: p.Metrics, Drain: p.Drain, Ready: ready, Logger: logger,
 	})
 	if err != nil {
 		return nil, err

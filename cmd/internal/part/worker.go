@@ -239,7 +239,7 @@ func (w *Worker) Hurry() { w.server.Hurry() }
 func (w *Worker) info() queue.WorkerInfo {
 	host, _ := os.Hostname()
 	return queue.WorkerInfo{
-		ID: w.self.ID, Incarnation: w.self.Incarnation, Host: host, Class: w.cfg.Class,
+		ID: w.self.ID, Incarnation: w.self.Incarnation, Host: host, Version: Version(), Class: w.cfg.Class,
 		Runtimes: w.runtimes, Slots: w.cfg.Slots, Busy: w.server.Busy(), Started: w.started,
 	}
 }
