@@ -169,3 +169,36 @@ func TestPain63PoisonLeavesTheQueue(t *testing.T) {
 		t.Errorf("the queue is not empty: %+v, %v", d, err)
 	}
 }
+
+// TestASecondDeliveryWaits: a delivery that was lost, of a call that runs and may
+// not run twice, comes to another worker. While the first one lives it is given
+// back, as often as it comes, and then finds the result.
+func TestASecondDeliveryWaits(t *testing.T) {
+	h := newHouse(t)
+	h.alive.Store(true)
+	job := h.admit("sleep 1; echo done")
+	first := make(chan error, 1)
+	go func() { first <- h.deliver(t.Context(), job) }()
+	h.until(job, running)
+
+	other := &house{T: t, Worker: &Worker{
+		Self: results.Worker{ID: "w-other", Incarnation: "1"},
+		Log:  h.Log, Blobs: h.Blobs, Sandboxes: h.pool, Alive: h.Alive, Logger: h.Logger,
+	}}
+	for range 3 {
+		var back *errGiveBack
+		if err := other.deliver(t.Context(), job); !errors.As(err, &back) || !errors.Is(err, errBusy) || back.after < time.Second {
+			t.Fatalf("want it given back for a while, got %v", err)
+		}
+	}
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	if err := other.deliver(t.Context(), job); err != nil {
+		t.Errorf("behind the result: %v", err)
+	}
+	wantKind(t, h.result(job), "")
+	if n := h.pool.started.Load(); n != 1 {
+		t.Errorf("the call had %d sandboxes", n)
+	}
+}
