@@ -30,6 +30,11 @@ var (
 	// ErrUnavailable says that the fleet as a whole cannot take the call or
 	// answer now. [RetryAfter] tells when to ask again.
 	ErrUnavailable = errors.New("dispatch: the fleet cannot take calls now")
+	// ErrBusy is the ErrUnavailable of a fleet in which too many calls wait.
+	ErrBusy = errors.New("dispatch: too many calls wait")
+	// ErrFlood says that so many calls of the tenant were refused of late that
+	// one more is not answered in a log. [RetryAfter] tells when it would be.
+	ErrFlood = errors.New("dispatch: too many refused calls of one tenant")
 )
 
 // Catalog decides what a call is to the fleet. *catalog.Catalog is one.
@@ -46,9 +51,9 @@ type Scheduler interface {
 	Schedule(ctx context.Context, job catalog.Job) error
 }
 
-// Dispatcher takes calls and follows them. All fields but Scheduler, Timeout and
-// Metrics must be set before its first use, and none changed afterwards; it is safe for
-// concurrent use. Log.Run must be running for Follow and Wait to see anything.
+// Dispatcher takes calls and follows them. All fields but Scheduler, Quotas,
+// Timeout and Metrics must be set before its first use, and none changed
+// afterwards; it is safe for concurrent use. Log.Run must be running for Follow and Wait to see anything.
 type Dispatcher struct {
 	Log   *results.Log
 	Queue *queue.Queue
@@ -57,9 +62,15 @@ type Dispatcher struct {
 	Scheduler Scheduler
 	Catalog   Catalog
 	Blobs     *blob.Store
+	// Quotas says whether a tenant may have one more call; nil means always.
+	Quotas *Quotas
 	// Timeout bounds what one submit or cancel does on the bus; 10 s by
 	// default.
 	Timeout time.Duration
+	// MaxWaiting is how many calls the queues of the whole fleet may hold, those
+	// that are being worked on among them; beyond it a new call is ErrBusy. 0 is
+	// no limit but the queues' bytes.
+	MaxWaiting int
 	// Closed says why no calls are taken now, such as a stop that has begun;
 	// nil, and a nil answer, mean that they are. Known calls can be followed
 	// all the same.
@@ -90,9 +101,12 @@ func (u *unavailable) Is(target error) bool { return target == ErrUnavailable }
 // try; 0 when err gives no hint.
 func RetryAfter(err error) time.Duration {
 	var u *unavailable
+	var f *flood
 	switch {
 	case errors.As(err, &u):
 		return u.after
+	case errors.As(err, &f):
+		return f.after
 	case errors.Is(err, ErrUnavailable):
 		return busRetry
 	}
@@ -114,7 +128,7 @@ const (
 // not answer are ErrUnavailable.
 func classify(ctx context.Context, err error) error {
 	switch {
-	case err == nil, errors.Is(err, ErrConflict), errors.Is(err, ErrNotFound), errors.Is(err, results.ErrEnded), errors.Is(err, ErrUnavailable):
+	case err == nil, errors.Is(err, ErrConflict), errors.Is(err, ErrNotFound), errors.Is(err, results.ErrEnded), errors.Is(err, ErrUnavailable), errors.Is(err, results.ErrTooLarge):
 		return err
 	case errors.Is(err, results.ErrFull):
 		return &unavailable{fullRetry, err}

@@ -34,11 +34,12 @@ type Ticket struct {
 // is the text that the model produced; c's version, digest and blob are set
 // here.
 //
-// A call that the fleet refuses (unknown tool, arguments that do not fit) is
-// taken all the same: its log holds the refusal, and the ticket leads to it.
+// A call that the fleet refuses (unknown tool, arguments that do not fit, over a
+// quota) is taken all the same: its log holds the refusal, and the ticket leads to it.
 // The same call again returns the same ticket and starts nothing.
 //
-// Errors: ErrMalformed, ErrConflict, ErrUnavailable. Once it has begun, Submit
+// Errors: ErrMalformed, ErrConflict, ErrUnavailable (which may be ErrBusy), and
+// [results.TooLarge]. Once it has begun, Submit
 // goes on when ctx is cancelled, so that a call is taken whole or not at all.
 func (d *Dispatcher) Submit(ctx context.Context, c call.Call) (Ticket, error) {
 	if d.Closed != nil {
@@ -53,17 +54,31 @@ func (d *Dispatcher) Submit(ctx context.Context, c call.Call) (Ticket, error) {
 	if err != nil {
 		return Ticket{}, err
 	}
-	known, err := d.placeArguments(ctx, &job.Call, args)
+	if err := d.room(ctx, job); err != nil {
+		return Ticket{}, classify(ctx, err)
+	}
+	leave, err := d.quota(ctx, &job, args)
+	if err != nil {
+		return Ticket{}, err
+	}
+	admitted := false
+	defer func() {
+		if !admitted {
+			leave()
+		}
+	}()
+	known, err := d.placeArguments(ctx, &job, args)
 	if err != nil {
 		return Ticket{}, classify(ctx, err)
 	}
 	if known != nil {
-		return *known, nil
+		return d.again(ctx, *known), nil
 	}
 	opened, err := d.Log.Admit(ctx, job)
 	if err != nil {
 		return Ticket{}, classify(ctx, err)
 	}
+	admitted = opened.New
 	t := ticket(opened.Job, opened.New)
 	t.admitted = results.State{Job: opened.Job, LastSeq: opened.Seq}
 	if opened.New {
@@ -75,8 +90,30 @@ func (d *Dispatcher) Submit(ctx context.Context, c call.Call) (Ticket, error) {
 		d.refuse(ctx, t, opened.Job)
 	case opened.New:
 		d.push(ctx, t, opened.Job)
+	default:
+		return d.again(ctx, opened.Job), nil
 	}
 	return t, nil
+}
+
+// again is the ticket of a call that is known. Whoever admitted it may have died
+// before the push: then a client that sends it again does not wait for the
+// keeper to notice.
+func (d *Dispatcher) again(ctx context.Context, job catalog.Job) Ticket {
+	t := ticket(job, false)
+	lost, err := d.Log.Untouched(ctx, &job)
+	if err == nil && lost {
+		var queued bool
+		queued, err = d.Queue.Has(ctx, queue.AddressOf(job))
+		lost = !queued
+	}
+	switch {
+	case err != nil: // the keeper looks, too
+		d.Logger.Debug("whether a known call is queued could not be asked", "call", t.Key, "error", err)
+	case lost:
+		d.push(ctx, t, job)
+	}
+	return t
 }
 
 func ticket(job catalog.Job, isNew bool) Ticket {
@@ -114,17 +151,18 @@ func malformed(err error) error {
 
 // placeArguments decides where the argument text travels: inside the job, in
 // a blob when it is too long for an event, or nowhere when it is longer than a
-// call may have and the call refused for it.
+// call may have and the call refused for it, or than its tenant may have.
 //
 // A blob is written once, so a long text asks first whether the call is known:
-// the ticket it then returns is the answer to the submit.
-func (d *Dispatcher) placeArguments(ctx context.Context, c *call.Call, args string) (*Ticket, error) {
+// the job it then returns is the one in the log.
+func (d *Dispatcher) placeArguments(ctx context.Context, job *catalog.Job, args string) (known *catalog.Job, err error) {
+	c := &job.Call
 	switch {
-	case len(args) > call.MaxArguments:
-		c.Arguments = ""
-		return nil, nil
 	case fitsInline(args):
 		c.Arguments = args
+		return nil, nil
+	case len(args) > call.MaxArguments, job.Refusal != nil && job.Refusal.Kind() == call.KindQuotaExceeded:
+		c.Arguments = ""
 		return nil, nil
 	}
 	id := blob.ID{Tenant: c.Tenant, Key: c.Key(), N: 0}
@@ -133,8 +171,7 @@ func (d *Dispatcher) placeArguments(ctx context.Context, c *call.Call, args stri
 	case err == nil && (st.Job.Call.ArgumentsDigest != c.ArgumentsDigest || st.Job.Call.Tool != c.Tool):
 		return nil, ErrConflict
 	case err == nil && st.Job.Refusal == nil:
-		t := ticket(st.Job, false)
-		return &t, nil
+		return &st.Job, nil
 	case err != nil && !errors.Is(err, ErrNotFound):
 		return nil, err
 	}

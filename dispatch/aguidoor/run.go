@@ -78,6 +78,9 @@ func (d *Door) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
 		return // the client is gone
+	case errors.Is(err, dispatch.ErrFlood):
+		w.Header().Set("Retry-After", strconv.Itoa(max(1, int(dispatch.RetryAfter(err).Seconds()))))
+		problem.Write(w, http.StatusTooManyRequests, "So many calls were refused of late that one more is not even answered. Heed what the refusals say, and try again later.")
 	case ctx.Err() != nil, errors.Is(err, dispatch.ErrUnavailable):
 		d.config.Logger.Warn("a run was refused", "error", err)
 		w.Header().Set("Retry-After", strconv.Itoa(max(1, int(dispatch.RetryAfter(err).Seconds()))))

@@ -136,6 +136,7 @@ func (e *runError) Unwrap() error { return e.cause }
 const (
 	codeShutdown    = "shutting_down"
 	codeUnavailable = "unavailable"
+	codeFlood       = "too_many_refusals"
 	codeInternal    = "internal"
 )
 
@@ -156,6 +157,8 @@ func (s *session) end(last agui.Event, err error) {
 		why = &runError{code: codeShutdown, message: "The server is shutting down. The calls of the run go on: send the same messages again under a new runId."}
 	case errors.As(err, &why):
 		s.door.config.Logger.Info("a run ended with an error", "code", why.code, "error", err)
+	case errors.Is(err, dispatch.ErrFlood):
+		why = &runError{code: codeFlood, message: "So many calls were refused of late that one more is not even answered. Heed what the refusals say, and send the same messages again later, under a new runId."}
 	case errors.Is(err, dispatch.ErrUnavailable):
 		s.door.config.Logger.Warn("a run was cut", "error", err)
 		why = &runError{code: codeUnavailable, message: "The fleet cannot go on with the run now. Calls that were taken go on: send the same messages again under a new runId."}

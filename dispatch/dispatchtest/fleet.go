@@ -25,6 +25,7 @@ import (
 	"github.com/toolfleet/toolfleet/metrics"
 	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/results"
+	"github.com/toolfleet/toolfleet/tenant"
 )
 
 // Fleet is a dispatcher and everything below it.
@@ -33,6 +34,8 @@ type Fleet struct {
 	Catalog  *catalog.Catalog
 	Registry *prometheus.Registry
 	NATS     *natsd.Server
+
+	tenants *tenant.Set
 }
 
 // Tool is what stands in for a tool: it gets the argument text and answers. It
@@ -46,7 +49,22 @@ func New(t testing.TB, specs ...catalog.Spec) *Fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return join(t, natsdtest.Start(t), c)
+	return join(t, natsdtest.Start(t), c, nil)
+}
+
+// NewWithTenants starts a fleet in which tenants have quotas, as a tenants file
+// says them.
+func NewWithTenants(t testing.TB, file string, specs ...catalog.Spec) *Fleet {
+	t.Helper()
+	tenants, err := tenant.Parse([]byte("apiVersion: toolfleet/v1\nkind: Tenants\n" + file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := catalog.New(specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return join(t, natsdtest.Start(t), c, tenants)
 }
 
 // Alone is [New] on a server that the test may stop.
@@ -56,20 +74,20 @@ func Alone(t testing.TB, specs ...catalog.Spec) *Fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return join(t, natsdtest.StartWith(t, natsd.Config{StoreDir: t.TempDir(), Port: natsd.RandomPort}), c)
+	return join(t, natsdtest.StartWith(t, natsd.Config{StoreDir: t.TempDir(), Port: natsd.RandomPort}), c, nil)
 }
 
 // Second is another dispatcher of the same fleet, as if in another process.
 func (f *Fleet) Second(t testing.TB) *Fleet {
 	t.Helper()
-	return join(t, f.NATS, f.Catalog)
+	return join(t, f.NATS, f.Catalog, f.tenants)
 }
 
 // join makes a dispatcher on a server.
-func join(t testing.TB, server *natsd.Server, c *catalog.Catalog) *Fleet {
+func join(t testing.TB, server *natsd.Server, c *catalog.Catalog, tenants *tenant.Set) *Fleet {
 	t.Helper()
 	js := natsdtest.JetStreamOn(t, server)
-	f := &Fleet{Catalog: c, Registry: prometheus.NewRegistry(), NATS: server}
+	f := &Fleet{Catalog: c, Registry: prometheus.NewRegistry(), NATS: server, tenants: tenants}
 	f.Dispatcher = &dispatch.Dispatcher{Catalog: c, Metrics: metrics.New(f.Registry), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	var err error
 	if f.Log, err = results.Open(t.Context(), js, results.Options{}); err != nil {
@@ -80,6 +98,11 @@ func join(t testing.TB, server *natsd.Server, c *catalog.Catalog) *Fleet {
 	}
 	if f.Blobs, err = blob.Open(t.Context(), js, blob.Options{}); err != nil {
 		t.Fatal(err)
+	}
+	if tenants != nil {
+		usage := f.Blobs.Usage()
+		f.Quotas = dispatch.NewQuotas(tenants, f.Log, usage)
+		Go(t, func(ctx context.Context) error { return usage.Run(ctx, f.Logger) })
 	}
 	Go(t, func(ctx context.Context) error { return f.Log.Run(ctx) })
 	return f

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/toolfleet/toolfleet/dispatch"
 	problems "github.com/toolfleet/toolfleet/internal/problem"
+	"github.com/toolfleet/toolfleet/queue"
+	"github.com/toolfleet/toolfleet/results"
 )
 
 // errShutdown is the cause of a request's context when the server has to end
@@ -40,20 +43,38 @@ func (s *Server) fail(ctx context.Context, err error) error {
 		status, detail = http.StatusNotFound, "There is no such call."
 	case errors.Is(context.Cause(ctx), errShutdown):
 		status, detail = http.StatusServiceUnavailable, "The server is shutting down. The call goes on: ask for it again."
+	case errors.Is(err, results.ErrTooLarge):
+		status, detail = http.StatusRequestEntityTooLarge, tooLarge(err)
+	case errors.Is(err, dispatch.ErrBusy):
+		status, detail = http.StatusTooManyRequests, "As many calls wait as this fleet takes. Those that were taken go on; send this one again later."
+		s.config.Logger.Warn("request refused", "error", err)
+	case errors.Is(err, results.ErrFull), errors.Is(err, queue.ErrFull):
+		status, detail = http.StatusServiceUnavailable, "The fleet's store is nearly full: no new calls are taken until others have ended or its operator has made room. Those that were taken go on."
+		s.config.Logger.Warn("request refused", "error", err)
 	case errors.Is(err, dispatch.ErrUnavailable):
 		status, detail = http.StatusServiceUnavailable, "The fleet cannot take or answer calls now. Try again a little later."
 		s.config.Logger.Warn("request failed", "error", err)
+	case errors.Is(err, dispatch.ErrFlood):
+		status, detail = http.StatusTooManyRequests, "So many calls were refused of late that one more is not even answered. Heed what the refusals say, and try again later."
 	case ctx.Err() != nil:
 		// The client is gone and reads nothing.
 		status = statusClientGone
 	default:
 		s.config.Logger.Error("request failed", "error", err)
 	}
-	if status != http.StatusServiceUnavailable {
+	if status != http.StatusServiceUnavailable && status != http.StatusTooManyRequests {
 		return problem(status, detail)
 	}
 	after := max(1, int(dispatch.RetryAfter(err).Seconds()))
 	return huma.ErrorWithHeaders(problem(status, detail), http.Header{"Retry-After": {strconv.Itoa(after)}})
+}
+
+// tooLarge names the limit that a call is over.
+func tooLarge(err error) string {
+	if e, ok := errors.AsType[*results.TooLarge](err); ok {
+		return fmt.Sprintf("The call takes %d bytes as one message, with its tool's specification, and the fleet's messages have %d bytes at most (max_payload of its NATS server).", e.Size, e.Limit)
+	}
+	return "The call is larger than a message of the fleet may be."
 }
 
 // statusClientGone is what the request counter shows for a client that left

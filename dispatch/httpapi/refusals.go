@@ -12,7 +12,7 @@ import (
 // answer with, beside those that all of them have (everyOperation). A client's
 // generator makes its error types of them.
 var refusals = map[string][]int{
-	"submitCall": {http.StatusRequestTimeout, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType},
+	"submitCall": {http.StatusRequestTimeout, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
 	"listCalls":  {},
 	"getCall":    {http.StatusNotFound},
 	"cancelCall": {http.StatusNotFound},
@@ -25,7 +25,7 @@ var refusals = map[string][]int{
 
 	"listDeadLetters":   {},
 	"getDeadLetter":     {http.StatusNotFound},
-	"redriveDeadLetter": {http.StatusRequestTimeout, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType},
+	"redriveDeadLetter": {http.StatusRequestTimeout, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests},
 	"dropDeadLetter":    {http.StatusNotFound},
 }
 
