@@ -11,6 +11,7 @@ import (
 
 // BenchBusCmd measures what a call costs beside its sandbox.
 type BenchBusCmd struct {
+	Only    string `help:"Measure rates, waiting or fair only." enum:",rates,waiting,fair" default:""`
 	Dir     string `help:"Directory on a disk to work in." default:"/var/tmp"`
 	Rounds  int    `help:"How often each rate is taken." default:"5"`
 	Calls   int    `help:"Calls of one rate in one round." default:"2000"`
@@ -41,7 +42,7 @@ func (c *BenchBusCmd) Run(ctx context.Context, term *terminal) (err error) {
 	ctx, stop := part.Signals(ctx, func() { os.Exit(exitFailed) })
 	defer stop()
 	return bench.RunBus(ctx, bench.BusConfig{
-		Program: exe, Dir: dir, Rounds: c.Rounds, Calls: c.Calls, Waiting: c.Waiting, Tenants: c.Tenants, Flood: c.Flood,
+		Only: c.Only, Program: exe, Dir: dir, Rounds: c.Rounds, Calls: c.Calls, Waiting: c.Waiting, Tenants: c.Tenants, Flood: c.Flood,
 		Out: term.out, Err: term.err,
 	})
 }

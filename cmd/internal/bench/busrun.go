@@ -11,6 +11,9 @@ import (
 
 // BusConfig says what to measure the bus with.
 type BusConfig struct {
+	// Only names the one measurement that is made: rates, waiting or fair; empty
+	// is all.
+	Only string
 	// Program is the toolfleet program, whose `bench-bus --serve DIR` is
 	// [ServeBus].
 	Program string
@@ -45,9 +48,15 @@ var atOnce = []int{1, 8, 32, 64}
 // Latency is taken with one call in flight. The rate stands beside the rate of
 // a bare loop over JetStream. Both are medians of rounds taken in turn.
 func RunBus(ctx context.Context, c BusConfig) error {
-	for _, measure := range []func(context.Context, BusConfig) error{measureRates, measureWaiting, measureFairness} {
-		if err := measure(ctx, c); err != nil {
-			return fmt.Errorf("bench: %w", err)
+	for _, m := range []struct {
+		name    string
+		measure func(context.Context, BusConfig) error
+	}{{"rates", measureRates}, {"waiting", measureWaiting}, {"fair", measureFairness}} {
+		if c.Only != "" && c.Only != m.name {
+			continue
+		}
+		if err := m.measure(ctx, c); err != nil {
+			return fmt.Errorf("bench: %s: %w", m.name, err)
 		}
 	}
 	return nil
