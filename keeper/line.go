@@ -38,7 +38,7 @@ func newLine(share func(string) (int, int)) *line {
 // The ranks of a choice, the first before the second.
 const (
 	urgent = iota // interactive calls, and batch calls that are old
-	any           // all calls
+	everyCall
 	ranks
 )
 
