@@ -10,12 +10,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/toolfleet/toolfleet/blob"
 	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/dispatch"
 	"github.com/toolfleet/toolfleet/dispatch/aguidoor"
 	"github.com/toolfleet/toolfleet/dispatch/httpapi"
 	"github.com/toolfleet/toolfleet/keeper"
 	"github.com/toolfleet/toolfleet/metrics"
+	"github.com/toolfleet/toolfleet/tenant"
 )
 
 // DispatcherConfig is what a dispatcher is told. The tags are kong's.
@@ -24,6 +26,8 @@ type DispatcherConfig struct {
 	Tokens     string `help:"File of bearer tokens, 'tenant token' a line; required beyond loopback." env:"TOOLFLEET_TOKENS"`
 	SigningKey string `help:"File with the key that signs media URLs, at least 32 bytes, the same for all dispatchers; without it URLs end with the process." type:"path" env:"TOOLFLEET_SIGNING_KEY"`
 	PublicURL  string `help:"Base of the URLs that clients fetch media from; default: the address." env:"TOOLFLEET_PUBLIC_URL"`
+	Tenants    string `help:"File of the tenants' weights, limits and quotas (docs/operations.md), read again when it changes; without it there are none." type:"path" env:"TOOLFLEET_TENANTS"`
+	MaxWaiting int    `help:"How many calls the whole fleet's queues may hold; more are answered with 429. 0 is no limit." default:"200000" env:"TOOLFLEET_MAX_WAITING"`
 
 	Agents     string   `help:"File of the AG-UI agents that the gateway leads to (docs/agui.md); without it there is no gateway." type:"path" env:"TOOLFLEET_AGENTS"`
 	CORSOrigin []string `name:"cors-origin" help:"Origins whose pages may use the AG-UI door from a browser, such as https://app.example; none by default." env:"TOOLFLEET_CORS_ORIGIN"`
@@ -35,6 +39,9 @@ type Dispatcher struct {
 	calls     *dispatch.Dispatcher
 	http      *httpapi.Server
 	scheduler *keeper.Scheduler
+	tenants   *tenant.Set // nil without a file
+	usage     *blob.Usage // nil without quotas
+	logger    *slog.Logger
 	keeper    *keeper.Keeper
 }
 
@@ -65,8 +72,18 @@ func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools []catalog.Spec, m *me
 			return nil, fmt.Errorf("signing key: %w", err)
 		}
 	}
-	scheduler := &keeper.Scheduler{Log: bus.Log, Queue: bus.Queue, ID: processName(), Metrics: m, Logger: logger}
-	d := &dispatch.Dispatcher{Log: bus.Log, Queue: bus.Queue, Scheduler: scheduler, Catalog: c, Blobs: bus.Blobs, Closed: p.Closed, Metrics: m, Logger: logger}
+	var tenants *tenant.Set
+	var quotas *dispatch.Quotas
+	var usage *blob.Usage
+	if cfg.Tenants != "" {
+		if tenants, err = tenant.Open(cfg.Tenants); err != nil {
+			return nil, err
+		}
+		usage = bus.Blobs.Usage()
+		quotas = dispatch.NewQuotas(tenants, bus.Log, usage)
+	}
+	scheduler := &keeper.Scheduler{Share: tenants.Share, Log: bus.Log, Queue: bus.Queue, ID: processName(), Metrics: m, Logger: logger}
+	d := &dispatch.Dispatcher{Log: bus.Log, Queue: bus.Queue, Scheduler: scheduler, Catalog: c, Blobs: bus.Blobs, Quotas: quotas, MaxWaiting: cfg.MaxWaiting, Closed: p.Closed, Metrics: m, Logger: logger}
 	var agents []aguidoor.Agent
 	if cfg.Agents != "" {
 		if agents, err = aguidoor.ReadAgents(cfg.Agents); err != nil {
@@ -89,7 +106,7 @@ func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools []catalog.Spec, m *me
 		return nil, err
 	}
 	return &Dispatcher{
-		calls: d, http: srv, scheduler: scheduler,
+		calls: d, http: srv, scheduler: scheduler, tenants: tenants, usage: usage, logger: logger,
 		keeper: &keeper.Keeper{Log: bus.Log, Queue: bus.Queue, Registry: bus.Registry, Scheduler: scheduler, Metrics: m, Logger: logger},
 	}, nil
 }
@@ -129,5 +146,10 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	g.Go(func() error { return d.http.Run(ctx) })
 	g.Go(func() error { return d.scheduler.Run(ctx) })
 	g.Go(func() error { return d.keeper.Run(ctx) })
+	g.Go(func() error { return giveBackMemory(ctx) })
+	g.Go(func() error { return d.tenants.Run(ctx, d.logger) })
+	if d.usage != nil {
+		g.Go(func() error { return d.usage.Run(ctx, d.logger) })
+	}
 	return g.Wait()
 }
