@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -58,9 +59,14 @@ func dropPrivileges(uid, gid int) error {
 }
 
 // dropBoundingSet drops every capability the kernel knows, also those younger
-// than this program.
+// than this program. Most are not there, and to drop one makes Linux copy the
+// thread's credentials all the same; so it is asked first. An answer that is no
+// clear no changes nothing: only the drop's own ends it.
 func dropBoundingSet() error {
 	for c := uintptr(0); ; c++ {
+		if has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0); err == nil && has == 0 {
+			continue
+		}
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 		if errors.Is(err, unix.EINVAL) {
 			return nil
@@ -107,21 +113,41 @@ func userError(what string, id int, errno unix.Errno) error {
 	return fmt.Errorf("become %s %d: %w", what, id, errno)
 }
 
-const oomScoreAdj = "/proc/self/oom_score_adj"
+// oomScore is the agent's own score, as a file that stays open for all calls,
+// and what the score was at first.
+var oomScore = sync.OnceValues(func() (*ownScore, error) {
+	fd, err := unix.Open("/proc/self/oom_score_adj", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	buf := make([]byte, 16)
+	n, err := unix.Pread(fd, buf, 0)
+	return &ownScore{fd, buf[:max(n, 0)]}, err
+})
+
+type ownScore struct {
+	fd    int
+	first []byte
+}
+
+func (s *ownScore) set(value []byte) error {
+	_, err := unix.Pwrite(s.fd, value, 0)
+	return err
+}
 
 // withOOMScore calls f, which forks the tool, so that the tool is the kernel's
 // first choice when memory runs out, and the agent lives to tell. The value
 // belongs to the whole process, so it is set for the fork and then set back:
 // raising is always allowed, and so is going back to where one was.
 func withOOMScore(adj int, f func() (*launched, error)) (*launched, error) {
-	before, err := os.ReadFile(oomScoreAdj)
+	score, err := oomScore()
 	if err != nil {
 		return nil, fmt.Errorf("read the score for the out-of-memory killer: %w", err)
 	}
-	if err := os.WriteFile(oomScoreAdj, []byte(strconv.Itoa(adj)), 0); err != nil {
+	if err := score.set(strconv.AppendInt(nil, int64(adj), 10)); err != nil {
 		return nil, fmt.Errorf("set the score for the out-of-memory killer: %w", err)
 	}
-	defer func() { _ = os.WriteFile(oomScoreAdj, before, 0) }()
+	defer func() { _ = score.set(score.first) }()
 	return f()
 }
 

@@ -1,7 +1,6 @@
 package containerd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,10 +22,12 @@ const cgroupRoot = "/sys/fs/cgroup"
 // cgroup is one group of processes by its path below the mount points, such
 // as /toolfleet/1a2b/call-7. On v1 it has one directory per controller.
 //
-// The files are read and written directly: it takes microseconds, while asking
+// Its files are read and written directly: it takes microseconds, while asking
 // the shim takes three messages and says nothing about a group without a task.
 type cgroup struct {
 	path string
+	// counters are kept by whoever reads them more than once.
+	counters *counters
 	// peak is nil until resetPeak, see there.
 	peak *peak
 }
@@ -38,12 +39,12 @@ type cgroupVersion interface {
 	// procDirs are those that have to be read to find all of its processes.
 	procDirs(path string) []string
 	// usage reads the counters that tell how a tool ended.
-	usage(path string) (sandbox.Usage, error)
+	usage(path string, files *counters) (sandbox.Usage, error)
 	// killOnce kills what is in the group now, which is at least pids.
 	killOnce(c cgroup, pids []int) error
 	// resetPeak begins a new peak of memory. Nil says that the kernel's own
 	// counter was set back.
-	resetPeak(path string) (*peak, error)
+	resetPeak(path string, files *counters) (*peak, error)
 	// parent is the path below which groups of ours may be made.
 	parent() (string, error)
 }
@@ -89,7 +90,7 @@ func (c cgroup) exists() bool { return len(c.dirs()) > 0 }
 
 // usage reads the counters that tell how a tool ended.
 func (c cgroup) usage() (sandbox.Usage, error) {
-	u, err := hierarchy().usage(c.path)
+	u, err := hierarchy().usage(c.path, c.counters)
 	if err == nil && c.peak != nil {
 		u.PeakMemory, err = c.peak.read()
 	}
@@ -101,7 +102,7 @@ func (c cgroup) usage() (sandbox.Usage, error) {
 // that cannot (v2 before 6.12) leave it unknown, 0: the peak of an earlier
 // call would be a lie.
 func (c *cgroup) resetPeak() error {
-	fresh, err := hierarchy().resetPeak(c.path)
+	fresh, err := hierarchy().resetPeak(c.path, c.counters)
 	if err != nil {
 		return err
 	}
@@ -173,6 +174,9 @@ func (c cgroup) remove(ctx context.Context) error {
 		errs = append(errs, removeGroup(ctx, dir))
 	}
 	c.peak.close()
+	if c.counters != nil {
+		c.counters.close()
+	}
 	return errors.Join(errs...)
 }
 
@@ -214,50 +218,4 @@ func (c cgroup) children() []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// keyed reads one value of a file of "key value" lines.
-func keyed(raw []byte, key string) int64 {
-	for line := range bytes.Lines(raw) {
-		name, value, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
-		if name == key {
-			n, _ := strconv.ParseInt(value, 10, 64)
-			return n
-		}
-	}
-	return 0
-}
-
-func readKeyed(path, key string) int64 {
-	raw, err := readCounters(path)
-	if err != nil {
-		return 0
-	}
-	return keyed(raw, key)
-}
-
-func readInt(path string) int64 {
-	raw, err := readCounters(path)
-	if err != nil {
-		return 0
-	}
-	n, _ := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
-	return n
-}
-
-// readCounters reads a file of a group at one stroke. They are read for every
-// call, and os.ReadFile would ask for the size, put the file into the poller and
-// read it twice.
-func readCounters(path string) ([]byte, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	defer func() { _ = unix.Close(fd) }()
-	buf := make([]byte, 1024)
-	n, err := unix.Read(fd, buf)
-	if err != nil {
-		return nil, &os.PathError{Op: "read", Path: path, Err: err}
-	}
-	return buf[:n], nil
 }

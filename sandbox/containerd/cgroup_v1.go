@@ -47,18 +47,18 @@ func (v cgroupV1) procDirs(path string) []string {
 		func(dir string) bool { return !exists(dir) })
 }
 
-func (v cgroupV1) usage(path string) (sandbox.Usage, error) {
+func (v cgroupV1) usage(path string, files *counters) (sandbox.Usage, error) {
 	var u sandbox.Usage
 	// oom_kill counts kills. failcnt and under_oom do not: reclaim may have
 	// helped, and the moment passes.
-	oom, err := readCounters(filepath.Join(v.dir("memory", path), "memory.oom_control"))
+	oom, err := files.read(filepath.Join(v.dir("memory", path), "memory.oom_control"))
 	if err != nil {
 		return u, fmt.Errorf("containerd: read counters: %w", err)
 	}
 	u.OOMKills = keyed(oom, "oom_kill")
-	u.PeakMemory = readInt(v.peakFile(path))
-	u.PidsRefused = readKeyed(filepath.Join(v.dir("pids", path), "pids.events"), "max")
-	u.CPU = time.Duration(readInt(filepath.Join(v.dir("cpuacct", path), "cpuacct.usage")))
+	u.PeakMemory = files.int(v.peakFile(path))
+	u.PidsRefused = files.keyed(filepath.Join(v.dir("pids", path), "pids.events"), "max")
+	u.CPU = time.Duration(files.int(filepath.Join(v.dir("cpuacct", path), "cpuacct.usage")))
 	return u, nil
 }
 
@@ -81,8 +81,12 @@ func (v cgroupV1) killOnce(c cgroup, pids []int) error {
 	return nil
 }
 
-func (v cgroupV1) resetPeak(path string) (*peak, error) {
-	if err := os.WriteFile(v.peakFile(path), []byte("0"), 0); err != nil {
+func (v cgroupV1) resetPeak(path string, files *counters) (*peak, error) {
+	file, err := files.file(v.peakFile(path))
+	if err == nil {
+		_, err = file.WriteAt([]byte("0"), 0)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("containerd: reset peak of memory: %w", err)
 	}
 	return nil, nil

@@ -27,18 +27,18 @@ func (v cgroupV2) dirs(path string) []string {
 
 func (v cgroupV2) procDirs(path string) []string { return v.dirs(path) }
 
-func (v cgroupV2) usage(path string) (sandbox.Usage, error) {
+func (v cgroupV2) usage(path string, files *counters) (sandbox.Usage, error) {
 	var u sandbox.Usage
 	dir := v.dir(path)
 	// oom counts tries, of which some end well; oom_kill counts the dead.
-	events, err := readCounters(filepath.Join(dir, "memory.events"))
+	events, err := files.read(filepath.Join(dir, "memory.events"))
 	if err != nil {
 		return u, fmt.Errorf("containerd: read counters: %w", err)
 	}
 	u.OOMKills = keyed(events, "oom_kill")
-	u.PeakMemory = readInt(filepath.Join(dir, "memory.peak"))
-	u.PidsRefused = readKeyed(filepath.Join(dir, "pids.events"), "max")
-	u.CPU = time.Duration(readKeyed(filepath.Join(dir, "cpu.stat"), "usage_usec")) * time.Microsecond
+	u.PeakMemory = files.int(filepath.Join(dir, "memory.peak"))
+	u.PidsRefused = files.keyed(filepath.Join(dir, "pids.events"), "max")
+	u.CPU = time.Duration(files.keyed(filepath.Join(dir, "cpu.stat"), "usage_usec")) * time.Microsecond
 	return u, nil
 }
 
@@ -54,7 +54,7 @@ func (v cgroupV2) killOnce(c cgroup, _ []int) error {
 // resetPeak uses that a write to memory.peak starts a new count for the file
 // it was written through, and for no other reader. Kernels before 6.12 refuse
 // the write, those before 5.19 have no such file.
-func (v cgroupV2) resetPeak(path string) (*peak, error) {
+func (v cgroupV2) resetPeak(path string, _ *counters) (*peak, error) {
 	file, err := os.OpenFile(filepath.Join(v.dir(path), "memory.peak"), os.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {
 		if _, err = file.WriteString("reset"); err == nil {

@@ -44,6 +44,7 @@ func (r *Runtime) Start(ctx context.Context, id string, spec sandbox.Spec) (sand
 		return nil, fmt.Errorf("containerd: start %s: %w", id, context.Cause(ctx))
 	}
 	i := &instance{id: id, rt: r, cgroup: r.sandboxGroup(id), cells: spec.Isolation == "cell"}
+	i.cgroup.counters = new(counters)
 	if err := i.start(ctx, root, h, spec.Limits.WithDefaults()); err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 		defer cancel()
