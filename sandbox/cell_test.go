@@ -49,8 +49,12 @@ func TestNextCellGoesWithTheStart(t *testing.T) {
 	}
 	want := []heard{
 		{wire.KindPrepare, 1},
-		{wire.KindStart, 1}, {wire.KindStdinClose, 1}, {wire.KindPrepare, 2},
-		{wire.KindStart, 2}, {wire.KindStdinClose, 2}, {wire.KindPrepare, 3},
+		{wire.KindStart, 1},
+		{wire.KindStdinClose, 1},
+		{wire.KindPrepare, 2},
+		{wire.KindStart, 2},
+		{wire.KindStdinClose, 2},
+		{wire.KindPrepare, 3},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the agent heard %v, want %v", got, want)
