@@ -42,8 +42,8 @@ func (d *Dispatcher) DropDeadLetter(ctx context.Context, ref results.Ref) error 
 // thread whose [call.Call.RedriveOf] names the old one, and removes the letter.
 // The old call keeps its answer: it was given.
 //
-// The new call is held against the catalogue of now, like every call; one that
-// would be refused is not made. Without force it is not made either when the
+// The new call is held against the catalogue and the quotas of now, like every
+// call; one that would be refused is not made. Without force it is not made either when the
 // old one may have done its work and its tool is not declared idempotent.
 //
 // The ids of the new call come from the old key. When a dispatcher dies between
@@ -59,24 +59,20 @@ func (d *Dispatcher) Redrive(ctx context.Context, ref results.Ref, traceparent s
 	if err := d.mayRedrive(ctx, ref, l, force); err != nil {
 		return Ticket{}, err
 	}
-	old := l.Job.Call
-	args, err := d.arguments(ctx, ref, old)
+	args, err := d.arguments(ctx, ref, l.Job.Call)
 	if err != nil {
 		return Ticket{}, classify(ctx, err)
 	}
-	if call.Digest(args) != old.ArgumentsDigest {
+	if call.Digest(args) != l.Job.Call.ArgumentsDigest {
 		return Ticket{}, notRedriven("The arguments of the call are not kept any more.")
 	}
-	next := redriveOf(old, args)
+	next := redriveOf(l.Job.Call, args)
 	next.Traceparent = traceparent
-	job, _, err := d.check(next)
-	switch {
-	case err != nil:
+	leave, err := d.letIn(ctx, next)
+	if err != nil {
 		return Ticket{}, err
-	case job.Refusal != nil:
-		text, _ := agui.ContentOf(job.Refusal.Contents()).Flatten()
-		return Ticket{}, notRedriven("The call would be refused now: %s", text)
 	}
+	defer leave()
 	t, err := d.Submit(ctx, next)
 	if err != nil {
 		return Ticket{}, err
@@ -106,6 +102,27 @@ func (d *Dispatcher) mayRedrive(ctx context.Context, ref results.Ref, l queue.Le
 		return notRedriven("The call was started, so its tool may have done its work, and the tool is not declared idempotent. Check its effect; to make the call again, redrive it with force.")
 	}
 	return nil
+}
+
+// letIn fails when the new call would be refused: behind Submit the refusal would
+// be its answer, and the letter spent. The room that a quota has for the call is
+// held until leave; Submit, being of the same call, has it too.
+func (d *Dispatcher) letIn(ctx context.Context, c call.Call) (leave func(), err error) {
+	job, args, err := d.check(c)
+	if err != nil {
+		return nil, err
+	}
+	leave = func() {}
+	if job.Refusal == nil {
+		if leave, err = d.quota(ctx, &job, args); err != nil {
+			return nil, err
+		}
+	}
+	if job.Refusal != nil {
+		text, _ := agui.ContentOf(job.Refusal.Contents()).Flatten()
+		return nil, notRedriven("The call would be refused now: %s", text)
+	}
+	return leave, nil
 }
 
 func notRedriven(format string, args ...any) error {

@@ -197,3 +197,24 @@ func TestRedriveOnlyWhatMayBe(t *testing.T) {
 		}
 	})
 }
+
+// TestRedriveWithinTheQuota: a redrive is a call like any other, counted once,
+// and one that the quota has no room for leaves the letter.
+func TestRedriveWithinTheQuota(t *testing.T) {
+	spent := call.Spent(3)
+	for quota, want := range map[string]string{"1": "quota of 1 calls a minute", "2": ""} {
+		f := dispatchtest.NewWithTenants(t, "default: {callsPerMinute: "+quota+"}\n", dispatchtest.Spec("once", nil))
+		ref := bury(t, f, deadCall("c", `{"text":"a"}`), false, &spent)
+		_, err := f.Redrive(t.Context(), ref, "", false)
+		_, letterErr := f.DeadLetter(t.Context(), ref)
+		if want == "" {
+			if err != nil || !errors.Is(letterErr, dispatch.ErrNoLetter) {
+				t.Errorf("quota %s: %v, %v", quota, err, letterErr)
+			}
+			continue
+		}
+		if !errors.Is(err, dispatch.ErrNotRedriven) || !strings.Contains(err.Error(), want) || letterErr != nil {
+			t.Errorf("quota %s: %v, %v", quota, err, letterErr)
+		}
+	}
+}
