@@ -96,7 +96,8 @@ func TestStartsAreCounted(t *testing.T) {
 	}
 }
 
-func TestLostWorker(t *testing.T) {
+// TestDiesWorkerBeforeItsResult: the start fence decides what the redelivery does.
+func TestDiesWorkerBeforeItsResult(t *testing.T) {
 	other := results.Worker{ID: "w-other", Incarnation: "9"}
 	for _, tt := range []struct {
 		name   string
@@ -230,7 +231,9 @@ func TestPain24TheDeadlineIsTheWorkers(t *testing.T) {
 	}
 }
 
-func TestDrain(t *testing.T) {
+// TestDiesBySIGTERM: a run that a drain cuts short is given back where it may be
+// repeated, at once, and answered where not.
+func TestDiesBySIGTERM(t *testing.T) {
 	for _, again := range []bool{true, false} {
 		h := newHouse(t)
 		var changes []func(*catalog.Job)
@@ -245,7 +248,8 @@ func TestDrain(t *testing.T) {
 		cancel(queue.ErrDraining)
 		err := <-done
 		if again {
-			if !errors.Is(err, queue.ErrDraining) || h.state(job).Result != nil {
+			var back *errGiveBack
+			if !errors.Is(err, queue.ErrDraining) || !errors.As(err, &back) || back.after != 0 || h.state(job).Result != nil {
 				t.Errorf("want it given back, got %v", err)
 			}
 			continue

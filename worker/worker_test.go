@@ -12,11 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"github.com/toolfleet/toolfleet/blob"
 	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/internal/natsd"
 	"github.com/toolfleet/toolfleet/internal/natsd/natsdtest"
 	"github.com/toolfleet/toolfleet/results"
 	"github.com/toolfleet/toolfleet/sandbox"
@@ -106,7 +108,17 @@ func (p *pool) Release(sb *sandbox.Sandbox) {
 
 func newHouse(t *testing.T) *house {
 	t.Helper()
-	js := natsdtest.JetStream(t)
+	return houseOn(t, natsdtest.JetStream(t))
+}
+
+// newHouseOn is a house on a server that takes smaller messages.
+func newHouseOn(t *testing.T, maxPayload int32) *house {
+	t.Helper()
+	return houseOn(t, natsdtest.JetStreamOn(t, natsdtest.StartWith(t, natsd.Config{StoreDir: t.TempDir(), MaxPayload: maxPayload})))
+}
+
+func houseOn(t *testing.T, js jetstream.JetStream) *house {
+	t.Helper()
 	log, err := results.Open(t.Context(), js, results.Options{})
 	if err != nil {
 		t.Fatal(err)
