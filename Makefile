@@ -56,6 +56,13 @@ test: setup images ## every test, with the race detector and real containers
 	@toolchain/build.sh gotestsum runsc
 	@toolchain/test.sh -race -count=1 -timeout=20m -run '$(RUN)' $(PKG)
 
+# The flood tests measure the memory of their process, in which three servers are.
+cluster_skip := TestPain35FloodsAreNotHeld
+.PHONY: test-cluster
+test-cluster: ## the tests of all that speaks to NATS, on three servers with three replicas of each stream
+	@TOOLFLEET_TEST_NATS=cluster go test -count=1 -timeout=6m -run '$(RUN)' -skip '$(cluster_skip)' \
+		./queue ./results ./blob ./dispatch ./keeper ./worker ./cmd/internal/part
+
 .PHONY: escape
 escape: setup ## let a hostile tool loose in real sandboxes: each runtime that is here, each isolation
 	@toolchain/build.sh runsc >&2

@@ -27,3 +27,6 @@ func Adopt(ctx context.Context, q *Queue, class string, floor uint64) (int, erro
 
 // Watch makes a server's watchdog look often and lose its patience soon.
 func Watch(s *Server, every, patience time.Duration) { s.watchEvery, s.stuckAfter = every, patience }
+
+// Beat lets a test have one heartbeat and no second one.
+func Beat(ctx context.Context, r *Registry, w WorkerInfo) error { return r.beat(ctx, w) }

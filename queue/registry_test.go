@@ -138,3 +138,34 @@ func TestTheDeadAreKnownAfterAWhile(t *testing.T) {
 	}
 	awaitAlive(t, r, "1", false)
 }
+
+// TestADeadWorkerIsGoneWithinThreeHeartbeats has a worker beat once and then be
+// silent, as one that was killed is.
+func TestADeadWorkerIsGoneWithinThreeHeartbeats(t *testing.T) {
+	t.Parallel()
+	r, err := queue.OpenRegistry(t.Context(), natsdtest.JetStream(t), queue.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Patience = 0
+	if err := queue.Beat(t.Context(), r, queue.WorkerInfo{ID: "w", Incarnation: "1", Slots: 4, Version: "v1"}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := r.List(t.Context())
+	if err != nil || len(list) != 1 || list[0].Slots != 4 || list[0].Version != "v1" || list[0].Beat.IsZero() {
+		t.Fatalf("List = %+v, %v", list, err)
+	}
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for len(list) > 0 {
+		<-look.C
+		if list, err = r.List(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		// The list is a few requests, and the server expires a little late.
+		if len(list) > 0 && time.Since(list[0].Beat) > queue.WorkerTTL+10*time.Second {
+			t.Fatalf("still there %s after its heartbeat", time.Since(list[0].Beat))
+		}
+	}
+	awaitAlive(t, r, "1", false)
+}

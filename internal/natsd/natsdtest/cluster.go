@@ -16,13 +16,19 @@ import (
 // on each once they have a leader. All is gone when the test ends.
 func Cluster(t testing.TB) []jetstream.JetStream {
 	t.Helper()
+	return ClusterWith(t, natsd.Config{})
+}
+
+// ClusterWith is [Cluster] with a configuration of one's own, of which the
+// directory, the port and the peers are the cluster's to set.
+func ClusterWith(t testing.TB, c natsd.Config) []jetstream.JetStream {
+	t.Helper()
 	ports := FreePorts(t, 3)
 	servers := make([]*natsd.Server, len(ports))
 	for i, port := range ports {
-		servers[i] = StartWith(t, natsd.Config{
-			StoreDir: t.TempDir(), Port: natsd.RandomPort,
-			Cluster: &natsd.Cluster{Server: fmt.Sprintf("server-%d", i), Port: port, Peers: ports},
-		})
+		c.StoreDir, c.Port = t.TempDir(), natsd.RandomPort
+		c.Cluster = &natsd.Cluster{Server: fmt.Sprintf("server-%d", i), Port: port, Peers: ports}
+		servers[i] = StartWith(t, c)
 	}
 	contexts := make([]jetstream.JetStream, len(servers))
 	for i, s := range servers {
