@@ -137,3 +137,14 @@ func TestReload(t *testing.T) {
 	write(t, name, head+"default: {callsPerMinute: 3}\n")
 	expect("mended", true, false, 3)
 }
+
+// The file that operators are given to begin with is one.
+func TestTheExampleIsRead(t *testing.T) {
+	s, err := tenant.Open("../deploy/tenants.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := s.Of("nightly"); l.CallsPerMinute != 0 || l.BlobBytes == 0 {
+		t.Errorf("%+v", l)
+	}
+}
