@@ -15,6 +15,9 @@ var (
 	// ErrUnavailable says that the runtime itself cannot be reached; a worker
 	// that sees it takes no more work until it is back.
 	ErrUnavailable = errors.New("sandbox: runtime unavailable")
+	// ErrLost says that a sandbox was taken away from under its call, by no
+	// doing of what runs in it: its shim has died.
+	ErrLost = errors.New("sandbox: lost")
 	// ErrNotFound says that there is no such sandbox.
 	ErrNotFound = errors.New("sandbox: not found")
 )
@@ -101,7 +104,8 @@ type Record struct {
 // for concurrent use.
 type Instance interface {
 	// Read and Write are the agent's stdout and stdin. Read returns io.EOF
-	// once the agent is gone and all it wrote was read. The stream is not
+	// once the agent is gone and all it wrote was read, and ErrLost when that
+	// was none of its own doing, if the runtime can tell. The stream is not
 	// buffered elsewhere: a reader that stalls, stalls the tool.
 	io.ReadWriter
 	// ID is the id given to Start.

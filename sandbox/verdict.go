@@ -32,8 +32,8 @@ func (r *run) exit(usage Usage) Exit {
 	return e
 }
 
-// failure returns an error when the run never began through no fault of the
-// tool or its author. Precondition: the run has ended.
+// failure returns an error when the run never began, or was cut off, through no
+// fault of the tool or its author. Precondition: the run has ended.
 func (r *run) failure() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,6 +42,8 @@ func (r *run) failure() error {
 		return fmt.Errorf("sandbox: the agent could not start the tool: %s", r.first.exit.Failed)
 	case r.first.lost != nil && r.began.IsZero():
 		return fmt.Errorf("sandbox: the agent was lost before the tool started: %w", r.first.lost)
+	case errors.Is(r.first.lost, ErrLost):
+		return fmt.Errorf("sandbox: the agent was lost while the tool ran: %w", r.first.lost)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -162,6 +163,31 @@ func TestUser(t *testing.T) {
 		uid, gid, err := user(c.in, c.agent)
 		if uid != c.uid || gid != c.gid || (err == nil) != c.ok {
 			t.Errorf("%q: %d:%d, %v", c.in, uid, gid, err)
+		}
+	}
+}
+
+// A sandbox that was taken away from outside is our failure, whatever its tool
+// had done by then. An agent that goes away by itself is not.
+func TestLostFromOutsideIsOurFailure(t *testing.T) {
+	lost := fmt.Errorf("the shim died: %w", ErrLost)
+	for _, c := range []struct {
+		name  string
+		began bool
+		lost  error
+		fails bool
+	}{
+		{"before the tool started", false, io.EOF, true},
+		{"while it ran", true, lost, true},
+		{"by itself", true, io.EOF, false},
+	} {
+		r := newRun(Process{}, Sink{})
+		if c.began {
+			r.began = time.Now()
+		}
+		r.end(ending{lost: c.lost})
+		if err := r.failure(); (err != nil) != c.fails {
+			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	tasks "github.com/containerd/containerd/api/services/tasks/v1"
 
@@ -33,6 +36,8 @@ type instance struct {
 	usage sandbox.Usage
 	seen  bool
 
+	killed atomic.Bool // by us, so that the end of the stream is no riddle
+
 	closing sync.Mutex // one Close at a time
 	closed  bool
 }
@@ -43,7 +48,34 @@ func (i *instance) ID() string { return i.id }
 
 // Read reads what the agent writes. After Kill or Close it returns io.EOF or
 // os.ErrClosed.
-func (i *instance) Read(p []byte) (int, error) { return i.stdio.out.Read(p) }
+//
+// The stream goes through the shim and ends with it too. That tells nothing
+// about the tool, while an agent that goes away by itself does, so the two are
+// told apart.
+func (i *instance) Read(p []byte) (int, error) {
+	n, err := i.stdio.out.Read(p)
+	if errors.Is(err, io.EOF) && !i.killed.Load() && i.shimDied() {
+		err = fmt.Errorf("containerd: the shim of %s died: %w", i.id, sandbox.ErrLost)
+	}
+	return n, err
+}
+
+// shimDeath is how long a shim may take to be seen dead once its files are
+// closed. It is waited for when an agent goes away by itself, which none does.
+const shimDeath = 200 * time.Millisecond
+
+// shimDied tells whether the sandbox's shim has died or is about to.
+func (i *instance) shimDied() bool {
+	if i.seat != nil {
+		return i.seat.shim.proc.wait(shimDeath)
+	}
+	shim, err := i.rt.findShim(i.id)
+	if err != nil {
+		return true
+	}
+	defer shim.close()
+	return shim.wait(shimDeath)
+}
 
 // Write writes to the agent. A dead agent is EPIPE.
 func (i *instance) Write(p []byte) (int, error) { return i.stdio.in.Write(p) }
@@ -55,6 +87,7 @@ func (i *instance) Write(p []byte) (int, error) { return i.stdio.in.Write(p) }
 // it is gone, while `runc kill` would start two programs to send one signal.
 // What is left in the cgroup nonetheless is killed by the cgroup.
 func (i *instance) Kill(ctx context.Context) error {
+	i.killed.Store(true)
 	if i.init != nil {
 		if err := i.init.kill(ctx); err != nil {
 			return err
