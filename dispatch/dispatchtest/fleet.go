@@ -70,11 +70,17 @@ func NewWithTenants(t testing.TB, file string, specs ...catalog.Spec) *Fleet {
 // Alone is [New] on a server that the test may stop.
 func Alone(t testing.TB, specs ...catalog.Spec) *Fleet {
 	t.Helper()
+	return On(t, natsdtest.StartWith(t, natsd.Config{StoreDir: t.TempDir(), Port: natsd.RandomPort}), specs...)
+}
+
+// On is [New] on a server of the test's own.
+func On(t testing.TB, server *natsd.Server, specs ...catalog.Spec) *Fleet {
+	t.Helper()
 	c, err := catalog.New(specs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return join(t, natsdtest.StartWith(t, natsd.Config{StoreDir: t.TempDir(), Port: natsd.RandomPort}), c, nil)
+	return join(t, server, c, nil)
 }
 
 // Second is another dispatcher of the same fleet, as if in another process.

@@ -75,9 +75,9 @@ func TestOpenAPITellsTheRefusals(t *testing.T) {
 			want := "400 401 403 500 503"
 			switch {
 			case method == "post" && strings.Contains(path, "{"):
-				want = "400 401 403 404 408 409 413 415 500 503"
+				want = "400 401 403 404 408 409 413 415 429 500 503"
 			case method == "post":
-				want = "400 401 403 408 409 413 415 500 503"
+				want = "400 401 403 408 409 413 415 429 500 503"
 			case strings.Contains(path, "{"):
 				want = "400 401 403 404 500 503"
 			}
