@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/internal/failpoint"
 	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/results"
 )
@@ -21,6 +22,7 @@ func (r *round) finish(ctx context.Context, ref results.Ref, st results.State, r
 		if err := r.bury(ctx, ref, st, result); err != nil {
 			return false, err
 		}
+		failpoint.Hit(failpoint.Buried)
 	}
 	won, err = r.Log.Finish(ctx, ref, st.Job.Call.ToolCallID, result)
 	if dead && err == nil && !won {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/internal/failpoint"
 	"github.com/toolfleet/toolfleet/queue"
 )
 
@@ -35,6 +36,7 @@ func (a *attempt) publish(ctx context.Context, r call.Result) (won bool, err err
 		if err := a.bury(ctx, r); err != nil {
 			return false, err
 		}
+		failpoint.Hit(failpoint.Buried)
 	}
 	won, err = a.Log.Finish(ctx, a.ref, a.job.Call.ToolCallID, r)
 	if dead && err == nil && !won {

@@ -36,6 +36,8 @@ const (
 	Started Point = "started"
 	// Ran: the tool has ended, and nobody knows.
 	Ran Point = "ran"
+	// Buried: the dead letter is filed, the call has no result.
+	Buried Point = "buried"
 	// Finished: the result is in the log, the job in the queue.
 	Finished Point = "finished"
 	// Voided: a call that is not to run has its fence, and no result.
@@ -43,4 +45,4 @@ const (
 )
 
 // Points are all points.
-var Points = []Point{Admitted, Pushed, Claimed, Recorded, Mounted, Tasked, Started, Ran, Finished, Voided}
+var Points = []Point{Admitted, Pushed, Claimed, Recorded, Mounted, Tasked, Started, Ran, Buried, Finished, Voided}
