@@ -53,7 +53,8 @@ type Scheduler interface {
 
 // Dispatcher takes calls and follows them. All fields but Scheduler, Quotas,
 // Timeout and Metrics must be set before its first use, and none changed
-// afterwards; it is safe for concurrent use. Log.Run must be running for Follow and Wait to see anything.
+// afterwards; it is safe for concurrent use. Log.Run must be running for Follow
+// and Wait to see anything.
 type Dispatcher struct {
 	Log   *results.Log
 	Queue *queue.Queue

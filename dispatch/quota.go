@@ -16,9 +16,9 @@ import (
 // It counts what it hears from the log, which every dispatcher reads whole:
 // there is no counter that they share, nothing to fetch before a call is taken,
 // and nothing to mend when one of them dies. The price is that dispatchers know
-// of each other's calls a moment late, so that a tenant who sends to n of them
-// at once may get a few calls more than its quota; never the same one twice. Of
-// its own calls a dispatcher knows at once.
+// of each other's calls a moment late, so that a tenant who sends to several at
+// once may get a few calls more than its quota. Of its own calls a dispatcher
+// knows at once.
 //
 // A dispatcher that starts counts the last minute from the history of the log.
 type Quotas struct {
@@ -86,8 +86,8 @@ func (q *Quotas) Left(ref results.Ref) {
 }
 
 // enter makes room for a call, or says why there is none. bytes is what the call
-// itself would add to its tenant's blobs. When there is room, it is the call's until it is heard of
-// in the log, or until leave.
+// itself would add to its tenant's blobs. The room is the call's until it is
+// heard of in the log, or until leave.
 func (q *Quotas) enter(ref results.Ref, bytes int64) (over *overQuota) {
 	l := q.limits.Of(ref.Tenant)
 	if !l.Quotas() {
@@ -106,12 +106,15 @@ func (q *Quotas) enter(ref results.Ref, bytes int64) (over *overQuota) {
 	return nil
 }
 
-// over says which quota has no room. Of those without a time of their own, one
-// that is full for longer comes first. The caller holds mu.
+// over says which quota has no room; of several, the one that takes the longest
+// to have some again. The caller holds mu.
 func (q *Quotas) over(tenant string, a *account, l tenant.Limits, bytes int64, now time.Time) *overQuota {
-	if held := q.usage.Held(tenant, now); l.BlobBytes > 0 && (held >= l.BlobBytes || held+bytes > l.BlobBytes) {
-		frees := q.usage.Frees(tenant, max(1, l.BlobBytes-bytes))
-		return overBlobs(l.BlobBytes, held, bytes, frees.Sub(now))
+	if l.BlobBytes > 0 {
+		held := q.usage.Held(tenant, now)
+		if held >= l.BlobBytes || held+bytes > l.BlobBytes {
+			frees := q.usage.Frees(tenant, max(1, l.BlobBytes-bytes))
+			return overBlobs(l.BlobBytes, held, bytes, frees.Sub(now))
+		}
 	}
 	coming := len(a.coming)
 	if l.CallsPerMinute > 0 && a.taken.count(now)+coming >= l.CallsPerMinute {

@@ -35,12 +35,12 @@ type Ticket struct {
 // here.
 //
 // A call that the fleet refuses (unknown tool, arguments that do not fit, over a
-// quota) is taken all the same: its log holds the refusal, and the ticket leads to it.
-// The same call again returns the same ticket and starts nothing.
+// quota) is taken all the same: its log holds the refusal, and the ticket leads
+// to it. The same call again returns the same ticket and starts nothing.
 //
-// Errors: ErrMalformed, ErrConflict, ErrUnavailable (which may be ErrBusy), and
-// [results.TooLarge]. Once it has begun, Submit
-// goes on when ctx is cancelled, so that a call is taken whole or not at all.
+// Errors: ErrMalformed, ErrConflict, ErrUnavailable (which may be ErrBusy),
+// ErrFlood, and [results.TooLarge]. Once it has begun, Submit goes on when ctx is
+// cancelled, so that a call is taken whole or not at all.
 func (d *Dispatcher) Submit(ctx context.Context, c call.Call) (Ticket, error) {
 	if d.Closed != nil {
 		if err := d.Closed(); err != nil {

@@ -32,7 +32,7 @@ func TestQuotaIsAnAnswerAndAFloodIsNot(t *testing.T) {
 	}
 	// What is known is answered all the same.
 	for key, status := range map[string]string{"first": "succeeded", "over": "refused"} {
-		if got := d.call(http.StatusOK, "/v1/calls", body, "Idempotency-Key: "+key); string(got.Status) != status {
+		if got := d.call(http.StatusOK, "/v1/calls", body, "Idempotency-Key: "+key); got.Status != status {
 			t.Errorf("%s: %s", key, got.Status)
 		}
 	}
