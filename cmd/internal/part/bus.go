@@ -69,49 +69,52 @@ type BusOptions struct {
 	Bind bool
 }
 
-// OpenBus creates or checks the streams and buckets, or binds to them.
+// OpenBus creates or checks the streams and buckets, or binds to them. Servers
+// that start at the same time need a moment to choose who leads: it tries again
+// for as long as openPatience.
 func OpenBus(ctx context.Context, nc *nats.Conn, o BusOptions, logger *slog.Logger) (*Bus, error) {
-	if o.Lease != 0 && o.Lease < minLease {
-		return nil, fmt.Errorf("a lease of %s is too short; it must be at least %s", o.Lease, minLease)
-	}
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, fmt.Errorf("jetstream: %w", err)
 	}
-	if err := checkServer(ctx, nc, js); err != nil {
-		return nil, err
-	}
-	if !o.Bind && o.Replicas == 0 {
-		if o.Replicas, err = replicas(ctx, js); err != nil {
-			return nil, err
-		}
-	}
 	b := &Bus{nc: nc}
-	for waiting := false; ; waiting = true {
+	until, told := time.Now().Add(openPatience), false
+	for {
 		err := b.open(ctx, js, o, logger)
+		missing := o.Bind && errors.Is(err, jetstream.ErrStreamNotFound)
 		switch {
 		case err == nil:
 			return b, nil
-		case o.Bind && errors.Is(err, jetstream.ErrStreamNotFound):
-		case o.Replicas > 1:
-			return nil, fmt.Errorf("%w; %d replicas need as many NATS servers in one cluster, all of them reachable", err, o.Replicas)
-		default:
+		case missing:
+			if !told {
+				logger.Info("waiting for a dispatcher, which makes the streams", "missing", err)
+			}
+			told = true
+		case !leaderless(err) || time.Now().After(until):
 			return nil, err
 		}
-		if !waiting {
-			logger.Info("waiting for a dispatcher, which makes the streams", "missing", err)
-		}
-		if !pause(ctx, bindEvery) {
+		if !pause(ctx, openEvery) {
 			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// minLease is the shortest lease.
-const minLease = 3 * time.Second
+const (
+	// openPatience is how long servers may take to choose who leads.
+	openPatience = time.Minute
+	// openEvery is how often a process looks again.
+	openEvery = time.Second
+)
 
-// bindEvery is how often a process that binds looks for what is missing.
-const bindEvery = time.Second
+// noMetaLeader is the server's code for a cluster that cannot answer yet.
+const noMetaLeader jetstream.ErrorCode = 10008
+
+// leaderless reports whether nobody has answered who could have.
+func leaderless(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && api.ErrorCode == noMetaLeader || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrNoResponders)
+}
 
 // pause waits for d; false means that ctx was done first.
 func pause(ctx context.Context, d time.Duration) bool {
@@ -138,6 +141,21 @@ func replicas(ctx context.Context, js jetstream.JetStream) (int, error) {
 }
 
 func (b *Bus) open(ctx context.Context, js jetstream.JetStream, o BusOptions, logger *slog.Logger) (err error) {
+	if err := checkServer(ctx, b.nc, js); err != nil {
+		return err
+	}
+	if !o.Bind && o.Replicas == 0 {
+		if o.Replicas, err = replicas(ctx, js); err != nil {
+			return err
+		}
+	}
+	if o.Replicas > 1 {
+		defer func() {
+			if err != nil {
+				err = fmt.Errorf("%w; %d replicas need as many NATS servers in one cluster, all of them reachable", err, o.Replicas)
+			}
+		}()
+	}
 	if b.Log, err = results.Open(ctx, js, results.Options{Kinds: o.Kinds, Replicas: o.Replicas, Bind: o.Bind, Log: logger}); err != nil {
 		return err
 	}

@@ -48,7 +48,6 @@ func answerOne(t *testing.T, tr *trial, replicas int) {
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
 	var running sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(func() { cancel(); running.Wait() })
 	run := func(f func(context.Context) error) {
 		running.Go(func() {
 			if err := f(ctx); err != nil && ctx.Err() == nil {
@@ -61,14 +60,23 @@ func answerOne(t *testing.T, tr *trial, replicas int) {
 	workers := make(chan *Bus, 1)
 	forWorker := tr.join(t, RoleWorker, 1)
 	forDispatcher := tr.join(t, RoleDispatcher, 0)
+	t.Cleanup(func() { cancel(); running.Wait() }) // before the connections close
 	natsdtest.AwaitLeader(t, jetStream(t, forDispatcher))
 	run(func(ctx context.Context) error {
 		bus, err := OpenBus(ctx, forWorker, BusOptions{Kinds: []string{results.KindCancel}, Bind: true}, logger)
 		workers <- bus
 		return err
 	})
+	if _, err := OpenBus(t.Context(), forDispatcher, BusOptions{}, logger); err != nil {
+		t.Fatal(err)
+	}
+	wantReplicas(t, forDispatcher, 1)
 	bus, err := OpenBus(t.Context(), forDispatcher, BusOptions{Replicas: replicas}, logger)
 	if err != nil {
+		t.Fatal(err)
+	}
+	// A second dispatcher that was told nothing leaves them so.
+	if _, err := OpenBus(t.Context(), forDispatcher, BusOptions{}, logger); err != nil {
 		t.Fatal(err)
 	}
 	wantReplicas(t, forDispatcher, replicas)
@@ -90,7 +98,7 @@ func answerOne(t *testing.T, tr *trial, replicas int) {
 			return queue.WorkerInfo{ID: "w", Incarnation: "1", Class: queue.DefaultClass, Slots: 2}
 		})
 	})
-	run((&queue.Server{Queue: mine.Queue, Handler: &trialWorker{t, mine}, Slots: 2, Drain: time.Millisecond, Log: logger}).Run)
+	run((&queue.Server{Queue: mine.Queue, Handler: &trialWorker{t, mine}, Slots: 2, Drain: time.Minute, Log: logger}).Run)
 
 	ref := submit(t, d.URL())
 	followed(t, tr, ref, run)
