@@ -37,11 +37,19 @@ type cancelRequest struct {
 	Reason string `json:"reason"`
 }
 
-// custom makes a CUSTOM event. Values are ours and always encode.
+// custom makes a CUSTOM event. Values are ours and always encode. It is an
+// [agui.Custom], but for being encoded in one pass: through that type an
+// admission with its spec would be encoded, checked and copied twice.
 func custom(name, nonce string, value any) []byte {
-	ev := agui.Custom{Name: name, Value: mustJSON(value)}
-	ev.Metadata = ev.Metadata.Set(metaNonce, nonce)
-	return mustEncode(ev)
+	type marks struct {
+		Nonce string `json:"toolfleet.nonce"`
+	}
+	return mustJSON(struct {
+		Type     agui.EventType `json:"type"`
+		Metadata marks          `json:"metadata"`
+		Name     string         `json:"name"`
+		Value    any            `json:"value"`
+	}{agui.TypeCustom, marks{nonce}, name, value})
 }
 
 // value reads the value of a CUSTOM event back, in one pass: an admission holds
@@ -134,12 +142,4 @@ func mustJSON(v any) []byte {
 		panic(fmt.Sprintf("results: %v", err))
 	}
 	return raw
-}
-
-func mustEncode(ev agui.Event) []byte {
-	data, err := agui.Encode(ev)
-	if err != nil {
-		panic(fmt.Sprintf("results: %v", err))
-	}
-	return data
 }

@@ -49,22 +49,15 @@ func measureFairness(ctx context.Context, c BusConfig) (err error) {
 	return nil
 }
 
-// flooded is a crowd beside a flood. left is how much of the flood was not
-// answered when the crowd was.
+// flooded is a crowd that comes when a flood is in the queue, and goes on coming
+// out of it. left is how much of the flood was not answered when the crowd was.
 func (b *bus) flooded(ctx context.Context, calls, others int) (p95 float64, left int64, err error) {
 	var submitted, answered atomic.Int64
-	half := make(chan struct{})
 	g, ctx := errgroup.WithContext(ctx)
+	var flood errgroup.Group
 	for range floodClients {
-		g.Go(func() error {
-			for {
-				n := submitted.Add(1)
-				if n > int64(calls) {
-					return nil
-				}
-				if n == int64(calls/2) {
-					close(half)
-				}
+		flood.Go(func() error {
+			for submitted.Add(1) <= int64(calls) {
 				t, err := b.submit(ctx, "flood")
 				if err != nil {
 					return err
@@ -74,19 +67,15 @@ func (b *bus) flooded(ctx context.Context, calls, others int) (p95 float64, left
 					return b.await(ctx, t)
 				})
 			}
+			return nil
 		})
 	}
-	g.Go(func() (err error) {
-		select {
-		case <-half:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	err = flood.Wait()
+	if err == nil {
 		p95, err = b.crowd(ctx, others)
-		left = int64(calls) - answered.Load()
-		return err
-	})
-	return p95, left, g.Wait()
+	}
+	left = int64(calls) - answered.Load()
+	return p95, left, errors.Join(err, g.Wait())
 }
 
 // crowd lets so many tenants make their calls, all at the same time, and

@@ -32,8 +32,9 @@ type BusConfig struct {
 
 const (
 	// rateSlots is how many calls the fleet runs at once when its rate is
-	// measured: as many as the bare loop gains by.
-	rateSlots = 32
+	// measured: as many as are ever in flight, so that the scheduler, which
+	// decides about each, need not let one wait.
+	rateSlots = 64
 	// fairSlots is how many when tenants share it.
 	fairSlots = 8
 )
