@@ -121,7 +121,8 @@ func TestOneOfManyPutsWins(t *testing.T) {
 	}
 }
 
-func TestAMissingChunkIsAnError(t *testing.T) {
+// TestPain70AMissingChunkIsAnError: what is not there is asked for, not waited for.
+func TestPain70AMissingChunkIsAnError(t *testing.T) {
 	js := natsdtest.JetStream(t)
 	s := openOn(t, js)
 	if _, err := s.Put(t.Context(), id(1), "", make([]byte, 300_000)); err != nil {
