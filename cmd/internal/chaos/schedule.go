@@ -58,8 +58,22 @@ type fault struct {
 	length time.Duration
 }
 
+// String says what is done to which part, in the names of the logs.
 func (f fault) String() string {
-	return fmt.Sprintf("%6.1fs %s of %d for %.1fs", f.at.Seconds(), f.kind, f.target, f.length.Seconds())
+	part := fmt.Sprintf("w%d", f.target)
+	switch f.kind {
+	case dispatcherKill:
+		part = fmt.Sprintf("d%d", f.target)
+	case natsKill, diskFull:
+		part = fmt.Sprintf("nats%d", f.target)
+	case partition:
+		part = fmt.Sprintf("w%d", cutOff)
+	}
+	text := fmt.Sprintf("%6.1fs %s %s", f.at.Seconds(), f.kind, part)
+	if f.length > 0 {
+		text += fmt.Sprintf(" for %.1fs", f.length.Seconds())
+	}
+	return text
 }
 
 // span is how long calls are made: at least as long as it takes for one fault

@@ -2,8 +2,8 @@ package chaos
 
 import (
 	"slices"
-	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -110,7 +110,16 @@ func TestTools(t *testing.T) {
 }
 
 func TestFaultsAreReadable(t *testing.T) {
-	if s := schedule(1, 100)[0].String(); !strings.Contains(s, " of ") {
-		t.Error(s)
+	for want, f := range map[string]fault{
+		"   1.5s stops w1 for 8.0s":   {at: 1500 * time.Millisecond, kind: stop, target: 1, length: 8 * time.Second},
+		"   0.0s shim_kills w0":       {kind: shimKill},
+		"   0.0s nats_kills nats2":    {kind: natsKill, target: 2},
+		"   0.0s disk_full nats0":     {kind: diskFull},
+		"   0.0s partitions w2":       {kind: partition},
+		" 600.0s dispatcher_kills d1": {at: 10 * time.Minute, kind: dispatcherKill, target: 1},
+	} {
+		if got := f.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
