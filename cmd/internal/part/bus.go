@@ -73,6 +73,9 @@ type BusOptions struct {
 // that start at the same time need a moment to choose who leads: it tries again
 // for as long as openPatience.
 func OpenBus(ctx context.Context, nc *nats.Conn, o BusOptions, logger *slog.Logger) (*Bus, error) {
+	if o.Lease != 0 && o.Lease < minLease {
+		return nil, fmt.Errorf("a lease of %s is too short; it must be at least %s", o.Lease, minLease)
+	}
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, fmt.Errorf("jetstream: %w", err)
@@ -98,6 +101,9 @@ func OpenBus(ctx context.Context, nc *nats.Conn, o BusOptions, logger *slog.Logg
 		}
 	}
 }
+
+// minLease is the shortest lease.
+const minLease = 3 * time.Second
 
 const (
 	// openPatience is how long servers may take to choose who leads.
