@@ -89,7 +89,6 @@ CALLS ?= 2000
 
 .PHONY: chaos
 chaos: setup images ## a fleet under faults: CALLS calls (2000), faults drawn from SEED (1)
-	@toolchain/packages.sh iproute2 >&2
 	@mkdir -p bin/chaos
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags=chaos,failpoint -o bin/chaos/ ./cmd/dispatcher ./cmd/worker ./cmd/toolfleet ./cmd/chaos
 	@bin/chaos/chaos --seed=$(SEED) --calls=$(CALLS)

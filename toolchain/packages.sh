@@ -6,13 +6,14 @@ set -euo pipefail
 
 # gcc, libc6-dev, libseccomp-dev, pkg-config: runc and the race detector (cgo).
 # busybox-static: the image of the example tool "shell".
-packages=(gcc libc6-dev libseccomp-dev pkg-config busybox-static ca-certificates git)
+# iproute2: the network that the fault harness cuts.
+packages=(gcc libc6-dev libseccomp-dev pkg-config busybox-static iproute2 ca-certificates git)
 (($# == 0)) || packages=("$@")
 
 if ! command -v dpkg-query >/dev/null; then
 	missing=("$@")
 	if (($# == 0)); then
-		for p in gcc pkg-config busybox git; do
+		for p in gcc pkg-config busybox ip git; do
 			command -v "$p" >/dev/null || missing+=("$p")
 		done
 		pkg-config --exists libseccomp 2>/dev/null || missing+=("the libseccomp headers")

@@ -17,8 +17,9 @@ import (
 
 // Bounds of a process's life.
 const (
-	// upTimeout is how long a fault waits for the process that it is meant for.
-	upTimeout = time.Minute
+	// upTimeout is how long is waited for a process that is to be ready: servers
+	// may take a minute to choose who leads.
+	upTimeout = 2 * time.Minute
 	// downPause is before the next start of a process that ended by itself.
 	downPause = time.Second
 	// endTimeout is how long a process may take to end when it is told to.
