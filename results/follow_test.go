@@ -2,6 +2,7 @@ package results_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -22,26 +23,32 @@ import (
 	"github.com/toolfleet/toolfleet/results"
 )
 
-// truth reads what is in the stream for one log, behind after.
+// truth reads what is in the stream for one log, behind after: from its leader,
+// since the client library asks any replica, which may lag.
 func truth(t require, js jetstream.JetStream, ref results.Ref, after uint64) []uint64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
 	defer cancel()
-	s, err := js.Stream(ctx, results.Stream)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
 	var seqs []uint64
-	filter := "toolfleet.events." + ref.Tenant + "." + string(ref.Key) + ".*"
 	for {
-		m, err := s.GetMsg(ctx, after+1, jetstream.WithGetMsgSubject(filter))
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return seqs
-		}
+		question := fmt.Sprintf(`{"seq": %d, "next_by_subj": "toolfleet.events.%s.%s.*"}`, after+1, ref.Tenant, ref.Key)
+		msg, err := js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+results.Stream, []byte(question))
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
-		after = m.Sequence
+		var answer struct {
+			Error   *jetstream.APIError
+			Message struct{ Seq uint64 }
+		}
+		switch err := json.Unmarshal(msg.Data, &answer); {
+		case err != nil:
+			t.Fatalf("%v", err)
+		case answer.Error != nil && answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+			return seqs
+		case answer.Error != nil:
+			t.Fatalf("%v", answer.Error)
+		}
+		after = answer.Message.Seq
 		seqs = append(seqs, after)
 	}
 }
