@@ -33,6 +33,11 @@ func (b *Bus) Ready() error {
 	return nil
 }
 
+// leastPayload is the largest message that the fleet sends, in bytes: a result of
+// [blob.InlineEvent], or an admission with arguments and a specification of the
+// largest size, and what is around them.
+const leastPayload = blob.InlineEvent + 64<<10
+
 // checkServer says what to do about a server that cannot hold a fleet. Without
 // it the first stream that is opened would fail, in the words of its protocol.
 func checkServer(ctx context.Context, nc *nats.Conn, js jetstream.JetStream) error {
@@ -41,6 +46,10 @@ func checkServer(ctx context.Context, nc *nats.Conn, js jetstream.JetStream) err
 	if n, _ := fmt.Sscanf(nc.ConnectedServerVersion(), "%d.%d", &major, &minor); n == 2 && (major < 2 || major == 2 && minor < 11) {
 		return fmt.Errorf("the NATS server at %s is version %s, and 2.11 or later is needed (events that expire one by one); see docs/operations.md for how to get one",
 			nc.ConnectedUrlRedacted(), nc.ConnectedServerVersion())
+	}
+	if limit := nc.MaxPayload(); limit < leastPayload {
+		return fmt.Errorf("the NATS server at %s takes messages of %d bytes at most, and a fleet sends up to %d; leave max_payload at the server's default of 1 MiB",
+			nc.ConnectedUrlRedacted(), limit, leastPayload)
 	}
 	_, err := js.AccountInfo(ctx)
 	switch {

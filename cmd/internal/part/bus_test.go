@@ -8,6 +8,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/toolfleet/toolfleet/internal/natsd"
+	"github.com/toolfleet/toolfleet/internal/natsd/natsdtest"
 )
 
 // A server that cannot hold a fleet is told by what to do about it. No such
@@ -70,5 +73,16 @@ func greet(conn net.Conn, version string) {
 		case len(f) == 4 && f[0] == "PUB": // subject, reply to, length
 			fmt.Fprintf(conn, "HMSG %s 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n", f[2])
 		}
+	}
+}
+
+// TestPain38ServerThatTakesSmallMessages: the limit is told at the start, and not
+// by the first call that is over it.
+func TestPain38ServerThatTakesSmallMessages(t *testing.T) {
+	const limit = 256 << 10
+	nc := natsdtest.Connect(t, natsdtest.StartWith(t, natsd.Config{StoreDir: t.TempDir(), MaxPayload: limit}))
+	_, err := OpenBus(t.Context(), nc, BusOptions{}, slog.New(slog.DiscardHandler))
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprint(limit)) || !strings.Contains(err.Error(), "max_payload") {
+		t.Errorf("got %v", err)
 	}
 }
