@@ -14,11 +14,11 @@ const defaultIndexLimit = 100_000
 // ended by then takes the least room when its admission is read.
 var indexed = [...]string{KindResult, KindAdmit, KindClaim, KindStart, KindCancel}
 
-// index is the list of calls, in memory: about 270 bytes a call. It holds every
-// call that has not ended, and of those that have the newest, up to the limit in
-// all; the log itself knows the rest. It is fed by the shared follower and, once,
-// by the history, in any order: each entry says something that holds whatever
-// else is known.
+// index is the list of calls, in memory: about 200 bytes a call, and its ids. It
+// holds every call that has not ended, and of those that have the newest, up to
+// the limit in all; the log itself knows the rest. It is fed by the shared
+// follower and, once, by the history, in any order: each entry says something
+// that holds whatever else is known.
 //
 // What is done for each entry costs the same however many calls there are.
 type index struct {
