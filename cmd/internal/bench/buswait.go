@@ -21,8 +21,9 @@ const (
 	waitSlices = 20
 	waitEnds   = 5
 	// settleTime is how long the memory of waiting calls is left alone before
-	// it is read: the server drops its caches of what was written last.
-	settleTime = 15 * time.Second
+	// it is read: the server drops its caches of what was written last, and the
+	// dispatcher gives back what the burst needed.
+	settleTime = 30 * time.Second
 )
 
 // ServeBus is a fleet without workers on a store in dir: a dispatcher and an

@@ -17,6 +17,9 @@ const (
 	// worthIt is how many bytes must have been made since memory was given back
 	// for it to be done again: it costs three collections.
 	worthIt = 64 << 20
+	// calm is how many quiet looks one behind another are the end of a burst:
+	// the embedded server holds what was written last for 10 seconds.
+	calm = 3
 )
 
 // giveBackMemory gives memory back to the system once a burst of work is over,
@@ -47,16 +50,23 @@ func giveBackMemory(ctx context.Context) error {
 	}
 }
 
-// memory is how many bytes had been made at the last look, and when memory was
-// last given back.
-type memory struct{ looked, gaveBack uint64 }
+// memory is how many bytes had been made at the last look and when memory was
+// last given back, and how many looks have been quiet.
+type memory struct {
+	looked, gaveBack uint64
+	quiet            int
+}
 
 // due reports whether to give memory back, when so many bytes have been made in
 // all.
 func (m *memory) due(made uint64) bool {
 	lately := made - m.looked
 	m.looked = made
-	if lately > quiet || made-m.gaveBack < worthIt {
+	m.quiet++
+	if lately > quiet {
+		m.quiet = 0
+	}
+	if m.quiet < calm || made-m.gaveBack < worthIt {
 		return false
 	}
 	m.gaveBack = made

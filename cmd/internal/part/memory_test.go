@@ -8,15 +8,11 @@ func TestMemoryIsGivenBackWhenABurstIsOver(t *testing.T) {
 		made uint64 // since the last look
 		want bool
 	}{
-		{quiet, false},           // little to do, nothing to gain
-		{worthIt, false},         // a burst
-		{10 * worthIt, false},    // that goes on
-		{quiet, true},            // and is over
-		{quiet, false},           // once is enough
-		{quiet / 2, false},       //
-		{worthIt - quiet, false}, // busy again
-		{0, true},
-		{0, false},
+		{quiet, false}, {quiet, false}, {quiet, false}, // little to do, nothing to gain
+		{worthIt, false}, {10 * worthIt, false}, // a burst
+		{quiet, false}, {quiet, false}, {quiet, true}, // that is over
+		{0, false}, {0, false}, {0, false}, // once is enough
+		{worthIt, false}, {0, false}, {0, false}, {0, true}, // and another
 	} {
 		if got := m.due(m.looked + step.made); got != step.want {
 			t.Errorf("step %d: due is %t", i, got)
