@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/toolfleet/toolfleet/blob"
 	"github.com/toolfleet/toolfleet/call"
@@ -133,7 +132,7 @@ func (d *Dispatcher) check(c call.Call) (catalog.Job, string, error) {
 	if err := c.Validate(); err != nil {
 		return catalog.Job{}, "", malformed(err)
 	}
-	job, refusal := d.Catalog.Check(c, args, time.Now())
+	job, refusal := d.Catalog.Check(c, args, d.Log.Now())
 	if refusal == nil {
 		if err := job.Spec.CheckTimeout(c.Timeout); err != nil {
 			return catalog.Job{}, "", malformed(err)
@@ -227,7 +226,7 @@ func (d *Dispatcher) push(ctx context.Context, t Ticket, job catalog.Job) {
 
 // ended counts a call that this dispatcher ended.
 func (d *Dispatcher) ended(job catalog.Job, r call.Result) {
-	d.Metrics.CallEnded(metrics.Ended{Tool: toolLabel(job), Kind: string(r.Kind()), Status: string(r.Status()), Total: time.Since(job.Admitted)})
+	d.Metrics.CallEnded(metrics.Ended{Tool: toolLabel(job), Kind: string(r.Kind()), Status: string(r.Status()), Total: d.Log.Now().Sub(job.Admitted)})
 }
 
 // toolLabel is the tool's name when the catalogue has it; what a caller made

@@ -81,7 +81,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 func (k *Keeper) step(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	now := time.Now()
+	now := k.Log.Now() // entries are dated by the server
 	// A call is due from its admission on, and let alone for a while.
 	before := now.Add(-k.settle)
 	due, err := k.Log.Due(ctx, before, budget)

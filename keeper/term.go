@@ -72,7 +72,7 @@ func (t *term) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	open, err := t.Log.Unfinished(ctx, time.Now().Add(time.Hour))
+	open, err := t.Log.Unfinished(ctx, t.Log.Now().Add(time.Hour))
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (t *term) admit(job catalog.Job) bool {
 	a := queue.AddressOf(job)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.line.admit(a, job.Spec.MaxInFlight, time.Now()) {
+	if t.line.admit(a, job.Spec.MaxInFlight, t.Log.Now()) {
 		return true
 	}
 	if t.line.class(a.Class).places == 0 {
@@ -180,7 +180,7 @@ func (t *term) move(ctx context.Context) {
 // next chooses what to move: e is nil for a job that is to be dropped, and seq
 // 0 when there is nothing to do.
 func (t *term) next() (e *entry, seq uint64) {
-	now := time.Now()
+	now := t.Log.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if n := len(t.stale); n > 0 {

@@ -102,7 +102,7 @@ func (l *Log) Untouched(ctx context.Context, job *catalog.Job) (bool, error) {
 	if err := ref.check(); err != nil {
 		return false, err
 	}
-	if time.Since(job.Admitted) > MaxAge/2 {
+	if l.Now().Sub(job.Admitted) > MaxAge/2 {
 		return false, nil
 	}
 	return l.server.none(ctx, ref.subject(KindClaim), ref.subject(KindStart), ref.subject(KindCancel), ref.subject(KindResult))

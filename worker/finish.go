@@ -37,7 +37,7 @@ func (a *attempt) finish(ctx context.Context, r call.Result) error {
 	}
 	ended := metrics.Ended{
 		Tool: a.job.Call.Tool, Kind: string(r.Kind()), Status: string(r.Status()),
-		Total: time.Since(a.job.Admitted),
+		Total: a.queued + time.Since(a.began),
 	}
 	if x := r.Execution; x != nil {
 		ended.Queue = time.Duration(x.QueuedMs) * time.Millisecond

@@ -160,7 +160,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 		Attempt:         a.n,
 		Sandbox:         sb.ID(),
 		Runtime:         sb.Runtime(),
-		QueuedMs:        max(0, a.began.Sub(a.job.Admitted).Milliseconds()), // by two clocks
+		QueuedMs:        a.queued.Milliseconds(),
 		StartMs:         started.Sub(a.began).Milliseconds(),
 		RunMs:           time.Since(started).Milliseconds(),
 		PeakMemoryBytes: exit.Usage.PeakMemory,

@@ -99,6 +99,7 @@ type attempt struct {
 	ref    results.Ref
 	n      int
 	began  time.Time
+	queued time.Duration // from the admission to began
 	logger *slog.Logger
 	// cancelled is closed when the call is cancelled.
 	cancelled <-chan struct{}
@@ -111,6 +112,7 @@ func (w *Worker) Handle(ctx context.Context, d *queue.Delivery) {
 		job:    &d.Job,
 		ref:    results.Ref{Tenant: d.Job.Call.Tenant, Key: d.Job.Call.Key()},
 		began:  time.Now(),
+		queued: max(0, w.Log.Now().Sub(d.Job.Admitted)),
 	}
 	a.logger = w.Logger.With("call", string(a.ref.Key), "tool", d.Job.Call.Tool, "tenant", a.ref.Tenant)
 
