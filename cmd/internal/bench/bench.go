@@ -62,8 +62,6 @@ var lines = []struct{ name, figure, by string }{
 	{"flood_worker_growth_mib", "flood", ""},
 	{"warm_sandbox_pss_mib", "pss", ""},
 	{"bus_p50_ms", "bus", ""},
-	{"bus_rate", "bus_rate", ""},
-	{"bus_cpu_ms", "bus_cpu_ms", ""},
 }
 
 // Run measures and prints. It leaves nothing behind.

@@ -28,12 +28,8 @@ import (
 )
 
 // busSlots is how many calls the fleet without sandboxes runs at once beside
-// containers, and busCalls how many more calls than containers it is measured
-// with: they are that much shorter.
-const (
-	busSlots = 8
-	busCalls = 50
-)
+// containers.
+const busSlots = 8
 
 // bus is a fleet in this process whose sandboxes cost nothing: what is left is
 // what the doors, the log, the queue and the worker cost a call.

@@ -94,11 +94,6 @@ func (b *bench) rates(ctx context.Context, round int, out map[string][]float64) 
 		}
 		out[m.name] = []float64{best}
 	}
-	e, err := flood(ctx, busCalls*b.c.Calls, busSlots, b.bus.post)
-	if err != nil {
-		return fmt.Errorf("bus: %w", err)
-	}
-	out["bus_rate"], out["bus_cpu_ms"] = []float64{e.rate}, []float64{float64(e.cpu) / float64(time.Millisecond)}
 	return nil
 }
 
