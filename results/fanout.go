@@ -3,6 +3,7 @@ package results
 import (
 	"context"
 	"math"
+	"slices"
 	"sort"
 	"sync"
 )
@@ -12,6 +13,11 @@ const (
 	recentEntries = 1024
 	recentBytes   = 4 << 20
 )
+
+// recentCancels is how many cancels are remembered. Those of the seconds in
+// which a call is fresh must be among them; when they are not, a call that was
+// cancelled between its admission and its start runs, and has its result.
+const recentCancels = 256
 
 // fanout hands the entries of the shared follower to whoever waits for them.
 // It never blocks on a reader: each has a bounded buffer, and one whose buffer
@@ -30,7 +36,9 @@ type fanout struct {
 
 	followers map[Ref]map[*Follower]struct{}
 	cancels   map[Ref]map[*cancelWatch]struct{}
-	waiters   []waiter
+	// lately has the newest cancels, for a watch that begins behind its own.
+	lately  []Ref
+	waiters []waiter
 	// ended are called with every result.
 	ended map[*func(Ref)]struct{}
 }
@@ -39,6 +47,14 @@ type fanout struct {
 type cancelWatch struct {
 	ch   chan struct{}
 	done bool
+}
+
+// tell closes the channel, once.
+func (w *cancelWatch) tell() {
+	if !w.done {
+		w.done = true
+		close(w.ch)
+	}
 }
 
 // waiter waits for pos to reach seq.
@@ -79,11 +95,9 @@ func (f *fanout) publish(e Entry) {
 		fl.offer(e)
 	}
 	if e.Kind == KindCancel {
+		f.lately = append(f.lately[max(0, len(f.lately)-recentCancels+1):], e.ref)
 		for w := range f.cancels[e.ref] {
-			if !w.done {
-				w.done = true
-				close(w.ch)
-			}
+			w.tell()
 		}
 	}
 	if e.Kind == KindResult {
@@ -193,10 +207,10 @@ func (f *fanout) leave(fl *Follower) {
 	}
 }
 
-// Cancelled returns a channel that is closed when a cancel for ref arrives
-// after the call to Cancelled, and a function that ends the watch. Look after
-// calling it, so that no cancel falls between. The process must follow the
-// kind "cancel".
+// Cancelled returns a channel that is closed when a cancel for ref arrives, or
+// has arrived lately, and a function that ends the watch. Look after calling it
+// unless the call is [Log.Fresh], so that no cancel falls between. The process
+// must follow the kind "cancel".
 func (l *Log) Cancelled(ref Ref) (ch <-chan struct{}, stop func()) {
 	w := &cancelWatch{ch: make(chan struct{})}
 	f := &l.fan
@@ -208,6 +222,9 @@ func (l *Log) Cancelled(ref Ref) (ch <-chan struct{}, stop func()) {
 		f.cancels[ref] = set
 	}
 	set[w] = struct{}{}
+	if slices.Contains(f.lately, ref) {
+		w.tell()
+	}
 	return w.ch, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -409,3 +409,49 @@ func (h *interleaving) finish(rt *rapid.T) {
 		}
 	}
 }
+
+// TestACancelBeforeItsWatch is not missed either, nor is it told twice.
+func TestACancelBeforeItsWatch(t *testing.T) {
+	js := natsdtest.JetStream(t)
+	dispatcher := open(t, js, results.Options{})
+	worker := open(t, js, results.Options{Kinds: []string{results.KindCancel}})
+	ref, _ := admit(t, dispatcher, "c")
+	first, stop := worker.Cancelled(ref)
+	defer stop()
+	if err := dispatcher.Cancel(t.Context(), ref, "why"); err != nil {
+		t.Fatal(err)
+	}
+	<-first
+	late, stopLate := worker.Cancelled(ref)
+	defer stopLate()
+	select {
+	case <-late:
+	default:
+		t.Error("a watch that begins behind its cancel is not told")
+	}
+	if err := dispatcher.Cancel(t.Context(), ref, "again"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFresh: nobody needs to ask about a young call, but about one that is old,
+// dated by another clock, or older than what is followed.
+func TestFresh(t *testing.T) {
+	js := natsdtest.JetStream(t)
+	worker := open(t, js, results.Options{Kinds: []string{results.KindCancel}})
+	deaf := open(t, js, results.Options{Kinds: []string{results.KindClaim}})
+	j := job("c")
+	for _, tt := range []struct {
+		log      *results.Log
+		admitted time.Duration
+		want     bool
+	}{
+		{worker, time.Second, true}, {deaf, time.Second, false}, {worker, 10 * time.Second, false},
+		{worker, 10 * time.Minute, false}, {worker, -time.Second, false},
+	} {
+		j.Admitted = worker.Now().Add(tt.admitted)
+		if got := tt.log.Fresh(&j); got != tt.want {
+			t.Errorf("a call admitted in %s is fresh: %v", tt.admitted, got)
+		}
+	}
+}

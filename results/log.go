@@ -85,6 +85,8 @@ type Log struct {
 	// start is the stream's last sequence when the log was opened: where
 	// history ends and the shared follower begins.
 	start uint64
+	// opened is when that was, by the server's clock.
+	opened time.Time
 
 	flights flights
 	fill    fill
@@ -132,7 +134,7 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Log, error) 
 	if o.Bind {
 		o.MaxBytes = info.Config.MaxBytes
 	}
-	l := &Log{js: js, server: newServer(js), opts: o, start: info.State.LastSeq, poll: recheckPoll}
+	l := &Log{js: js, server: newServer(js), opts: o, start: info.State.LastSeq, opened: info.TimeStamp, poll: recheckPoll}
 	l.fill = fill{stream: stream, max: o.MaxBytes}
 	l.fill.set(info)
 	l.fan.init(info.State.LastSeq, l.followsAll())

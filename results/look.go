@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/toolfleet/toolfleet/agui"
@@ -88,6 +89,22 @@ func (l *Log) Look(ctx context.Context, ref Ref) (State, error) {
 		return State{}, ErrNotFound
 	}
 	return s, nil
+}
+
+// freshFor is how young a call must be for its first delivery to ask nothing. It
+// is below the keeper's patience, which has queued no job again by then.
+const freshFor = 5 * time.Second
+
+// Fresh reports whether the first delivery of a job may be taken for untouched
+// without a question. What has happened to the call in its first seconds
+// against all likelihood is met all the same: a start or a void by the start
+// fence, a result by the guard, a cancel by the watch of [Log.Cancelled], if
+// that was begun before and this process follows cancels since before the
+// admission.
+func (l *Log) Fresh(job *catalog.Job) bool {
+	age := l.Now().Sub(job.Admitted)
+	follows := l.running.Load() > 0 && (l.followsAll() || slices.Contains(l.opts.Kinds, KindCancel))
+	return follows && job.Admitted.After(l.opened) && age > -freshFor && age < freshFor
 }
 
 // Untouched reports whether nothing has happened to a call since it was

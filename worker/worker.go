@@ -100,6 +100,7 @@ type attempt struct {
 	n      int
 	began  time.Time
 	queued time.Duration // from the admission to began
+	first  bool          // whether this is the job's first delivery
 	logger *slog.Logger
 	// cancelled is closed when the call is cancelled.
 	cancelled <-chan struct{}
@@ -113,6 +114,7 @@ func (w *Worker) Handle(ctx context.Context, d *queue.Delivery) {
 		ref:    results.Ref{Tenant: d.Job.Call.Tenant, Key: d.Job.Call.Key()},
 		began:  time.Now(),
 		queued: max(0, w.Log.Now().Sub(d.Job.Admitted)),
+		first:  d.Delivered == 1,
 	}
 	a.logger = w.Logger.With("call", string(a.ref.Key), "tool", d.Job.Call.Tool, "tenant", a.ref.Tenant)
 
@@ -183,9 +185,21 @@ func (a *attempt) handle(ctx context.Context) error {
 	return a.run(ctx)
 }
 
-// stands asks where the call stands. Nearly always the answer is that nothing
-// has happened to it yet, and costs little.
+func (a *attempt) isCancelled() bool {
+	select {
+	case <-a.cancelled:
+		return true
+	default:
+		return false
+	}
+}
+
+// stands tells where the call stands. Nearly always nothing has happened to it
+// yet, and to know that costs little, or nothing while the call is fresh.
 func (a *attempt) stands(ctx context.Context) (results.State, error) {
+	if a.first && !a.isCancelled() && a.Log.Fresh(a.job) {
+		return results.State{}, nil
+	}
 	bounded, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	if untouched, err := a.Log.Untouched(bounded, a.job); untouched || err != nil {

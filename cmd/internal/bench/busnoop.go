@@ -35,12 +35,18 @@ func (h *noop) Handle(ctx context.Context, d *queue.Delivery) {
 func (h *noop) run(ctx context.Context, d *queue.Delivery) error {
 	c := d.Job.Call
 	ref := results.Ref{Tenant: c.Tenant, Key: c.Key()}
-	if untouched, err := h.log.Untouched(ctx, &d.Job); err != nil {
-		return err
-	} else if !untouched {
-		st, err := h.log.Look(ctx, ref)
-		if err != nil || st.Result != nil {
+	_, stop := h.log.Cancelled(ref) // a worker watches, and does not ask
+	defer stop()
+	if d.Delivered > 1 || !h.log.Fresh(&d.Job) {
+		untouched, err := h.log.Untouched(ctx, &d.Job)
+		if err != nil {
 			return err
+		}
+		if !untouched {
+			st, err := h.log.Look(ctx, ref)
+			if err != nil || st.Result != nil {
+				return err
+			}
 		}
 	}
 	if _, _, err := h.log.Start(ctx, ref, results.Marker{Worker: h.self, Attempt: 1}); err != nil {
