@@ -446,8 +446,11 @@ func TestFresh(t *testing.T) {
 		admitted time.Duration
 		want     bool
 	}{
-		{worker, time.Second, true}, {deaf, time.Second, false}, {worker, 10 * time.Second, false},
-		{worker, 10 * time.Minute, false}, {worker, -time.Second, false},
+		{worker, time.Second, true},
+		{deaf, time.Second, false},
+		{worker, 10 * time.Second, false},
+		{worker, 10 * time.Minute, false},
+		{worker, -time.Second, false},
 	} {
 		j.Admitted = worker.Now().Add(tt.admitted)
 		if got := tt.log.Fresh(&j); got != tt.want {
