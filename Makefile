@@ -59,7 +59,7 @@ test: setup images ## every test, with the race detector and real containers
 # The flood tests measure the memory of their process, in which three servers are.
 cluster_skip := TestPain35FloodsAreNotHeld
 .PHONY: test-cluster
-test-cluster: ## the tests of all that speaks to NATS, on three servers with three replicas of each stream
+test-cluster: setup images ## the tests of all that speaks to NATS, on three servers with three replicas of each stream
 	@TOOLFLEET_TEST_NATS=cluster go test -count=1 -timeout=6m -run '$(RUN)' -skip '$(cluster_skip)' \
 		./queue ./results ./blob ./dispatch ./keeper ./worker ./cmd/internal/part
 
