@@ -16,10 +16,10 @@ import (
 	"github.com/toolfleet/toolfleet/results"
 )
 
-// TestDiesWorkerAfterItsResult: a worker that is gone between the result and the
+// TestPain59DiesWorkerAfterItsResult: a worker that is gone between the result and the
 // acknowledgement leaves a delivery that comes again. It is acknowledged, the
 // tool is not started, and nothing is written.
-func TestDiesWorkerAfterItsResult(t *testing.T) {
+func TestPain59DiesWorkerAfterItsResult(t *testing.T) {
 	for name, change := range map[string]func(*catalog.Job){
 		"Pain59Idempotent": idempotent,
 		"Pain59Once":       func(*catalog.Job) {},
@@ -41,11 +41,11 @@ func TestDiesWorkerAfterItsResult(t *testing.T) {
 	}
 }
 
-// TestDiesSlowWorkerWakesUpLate: while a worker stood still for longer than its
+// TestPain60DiesSlowWorkerWakesUpLate: while a worker stood still for longer than its
 // lease, another has run the call. What the first one still says is refused by
 // the log, dropped, told in its own log and counted; the call has the second
 // one's result.
-func TestDiesSlowWorkerWakesUpLate(t *testing.T) {
+func TestPain60DiesSlowWorkerWakesUpLate(t *testing.T) {
 	for name, tt := range map[string]struct{ last, metric string }{
 		"Pain60Progress": {"while :; do echo late >&2; sleep 0.05; done", "toolfleet_log_appends_lost_total"},
 		"Pain60Result":   {"echo late", "toolfleet_results_dropped_total"},
