@@ -45,18 +45,18 @@ func checkServer(ctx context.Context, nc *nats.Conn, js jetstream.JetStream) err
 	// A version of another form is another server's, which may do all the same.
 	if n, _ := fmt.Sscanf(nc.ConnectedServerVersion(), "%d.%d", &major, &minor); n == 2 && (major < 2 || major == 2 && minor < 11) {
 		return fmt.Errorf("the NATS server at %s is version %s, and 2.11 or later is needed (events that expire one by one); see docs/operations.md for how to get one",
-			nc.ConnectedUrlRedacted(), nc.ConnectedServerVersion())
+			Redacted(nc.ConnectedUrl()), nc.ConnectedServerVersion())
 	}
 	if limit := nc.MaxPayload(); limit < leastPayload {
 		return fmt.Errorf("the NATS server at %s takes messages of %d bytes at most, and a fleet sends up to %d; leave max_payload at the server's default of 1 MiB",
-			nc.ConnectedUrlRedacted(), limit, leastPayload)
+			Redacted(nc.ConnectedUrl()), limit, leastPayload)
 	}
 	_, err := js.AccountInfo(ctx)
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return fmt.Errorf("JetStream is off for this account of the NATS server at %s; enable it for the account in the server's configuration (`jetstream: enabled`)", nc.ConnectedUrlRedacted())
+		return fmt.Errorf("JetStream is off for this account of the NATS server at %s; enable it for the account in the server's configuration (`jetstream: enabled`)", Redacted(nc.ConnectedUrl()))
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled):
-		return fmt.Errorf("JetStream is off on the NATS server at %s; start it with `nats-server -js -sd DIRECTORY`", nc.ConnectedUrlRedacted())
+		return fmt.Errorf("JetStream is off on the NATS server at %s; start it with `nats-server -js -sd DIRECTORY`", Redacted(nc.ConnectedUrl()))
 	case err != nil:
 		return fmt.Errorf("jetstream: %w", err)
 	}

@@ -71,17 +71,23 @@ func Dial(c NATSConfig, role string, logger *slog.Logger) (*nats.Conn, error) {
 				logger.Warn("NATS is away; trying again", "error", err)
 			}
 		}),
-		nats.ReconnectHandler(func(nc *nats.Conn) { logger.Info("NATS is back", "server", nc.ConnectedUrlRedacted()) }),
+		nats.ReconnectHandler(func(nc *nats.Conn) { logger.Info("NATS is back", "server", Redacted(nc.ConnectedUrl())) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			logger.Warn("the NATS server refuses something; compare its permissions with deploy/nats/accounts.conf", "role", role, "error", err)
 		}),
 	)
 	nc, err := nats.Connect(c.Servers(), opts...)
+	if errors.As(err, new(*url.Error)) {
+		err = errUnreadable // the other holds the URL, and that the password
+	}
 	if err != nil {
 		return nil, fmt.Errorf("no NATS server at %s: %w%s", Redacted(c.Servers()), err, advice(err, user))
 	}
 	return nc, nil
 }
+
+// errUnreadable says that a server's URL is none.
+var errUnreadable = errors.New("a URL cannot be read; what is no letter or digit in a password has to be escaped, such as @ as %40")
 
 // credentials reads the files that say who connects. They are read once more
 // by the client at each connect, so a changed one is taken without a restart.
@@ -152,15 +158,21 @@ func advice(err error, user string) string {
 	return ""
 }
 
-// Redacted is a server's URL, or a list of them, without its passwords.
+// Redacted is a server's URL, or a list of them, without passwords and tokens.
+// As for the client, "nats://" is meant where no scheme stands.
 func Redacted(urls string) string {
 	list := strings.Split(urls, ",")
 	for i, raw := range list {
-		if u, err := url.Parse(strings.TrimSpace(raw)); err == nil && u.User != nil {
+		full := strings.TrimSpace(raw)
+		if !strings.Contains(full, "://") {
+			full = "nats://" + full
+		}
+		switch u, err := url.Parse(full); {
+		case err != nil, u.User == nil && strings.Contains(full, "@"): // a password that was not escaped
+			list[i] = "an unreadable URL"
+		case u.User != nil:
 			u.User = url.User("xxxxx") // a name alone is a token
 			list[i] = u.String()
-		} else if err != nil {
-			list[i] = "an unreadable URL"
 		}
 	}
 	return strings.Join(list, ",")
