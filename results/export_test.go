@@ -12,8 +12,16 @@ import (
 
 // Refill makes l look how full the stream is, now and not in a second.
 func Refill(ctx context.Context, l *Log) {
-	l.fill.looked.Store(0)
-	l.fill.over(ctx, 1)
+	l.fill.refresh(ctx, 0)
+}
+
+// SetTime makes l believe that it is at by the server's clock, and ask for that
+// clock every so often.
+func SetTime(l *Log, at time.Time, every time.Duration) {
+	s := *l.fill.last.Load()
+	s.time, s.at = at, time.Now()
+	l.fill.last.Store(&s)
+	l.lookEvery = every
 }
 
 // SetIndexLimit makes the index small enough to overflow in a test.

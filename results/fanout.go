@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"time"
 )
 
 // The bounds of the memory of recent entries; whichever is met first.
@@ -14,9 +15,8 @@ const (
 	recentBytes   = 4 << 20
 )
 
-// recentCancels is how many cancels are remembered. Those of the seconds in
-// which a call is fresh must be among them; when they are not, a call that was
-// cancelled between its admission and its start runs, and has its result.
+// recentCancels is how many cancels are remembered. A call that is older than
+// the first of them is not [Log.Fresh].
 const recentCancels = 256
 
 // fanout hands the entries of the shared follower to whoever waits for them.
@@ -36,11 +36,19 @@ type fanout struct {
 
 	followers map[Ref]map[*Follower]struct{}
 	cancels   map[Ref]map[*cancelWatch]struct{}
-	// lately has the newest cancels, for a watch that begins behind its own.
-	lately  []Ref
+	// lately has the newest cancels, for a watch that begins behind its own: all
+	// since forgot, which is the server's time.
+	lately  []cancelled
+	forgot  time.Time
 	waiters []waiter
 	// ended are called with every result.
 	ended map[*func(Ref)]struct{}
+}
+
+// cancelled is a cancel, and when it was appended.
+type cancelled struct {
+	ref Ref
+	at  time.Time
 }
 
 // cancelWatch is closed once, when a cancel arrives.
@@ -63,10 +71,10 @@ type waiter struct {
 	ch  chan struct{}
 }
 
-// init begins behind pos. A fanout that is not handed every kind of entry has
-// no memory.
-func (f *fanout) init(pos uint64, all bool) {
-	f.pos, f.floor = pos, pos
+// init begins behind pos, where the stream ended at a time of the server's. A
+// fanout that is not handed every kind of entry has no memory but of cancels.
+func (f *fanout) init(pos uint64, at time.Time, all bool) {
+	f.pos, f.floor, f.forgot = pos, pos, at
 	if !all {
 		f.floor = math.MaxUint64
 	}
@@ -95,7 +103,9 @@ func (f *fanout) publish(e Entry) {
 		fl.offer(e)
 	}
 	if e.Kind == KindCancel {
-		f.lately = append(f.lately[max(0, len(f.lately)-recentCancels+1):], e.ref)
+		if f.lately = append(f.lately, cancelled{e.ref, e.Time}); len(f.lately) > recentCancels {
+			f.forgot, f.lately = f.lately[0].at, f.lately[1:]
+		}
 		for w := range f.cancels[e.ref] {
 			w.tell()
 		}
@@ -207,6 +217,14 @@ func (f *fanout) leave(fl *Follower) {
 	}
 }
 
+// cancelsSince reports whether every cancel behind a time, by the server's clock,
+// is remembered or will be handed out.
+func (f *fanout) cancelsSince(at time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return at.After(f.forgot)
+}
+
 // Cancelled returns a channel that is closed when a cancel for ref arrives, or
 // has arrived lately, and a function that ends the watch. Look after calling it
 // unless the call is [Log.Fresh], so that no cancel falls between. The process
@@ -222,7 +240,7 @@ func (l *Log) Cancelled(ref Ref) (ch <-chan struct{}, stop func()) {
 		f.cancels[ref] = set
 	}
 	set[w] = struct{}{}
-	if slices.Contains(f.lately, ref) {
+	if slices.ContainsFunc(f.lately, func(c cancelled) bool { return c.ref == ref }) {
 		w.tell()
 	}
 	return w.ch, func() {

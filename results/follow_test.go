@@ -458,3 +458,63 @@ func TestFresh(t *testing.T) {
 		}
 	}
 }
+
+// TestAForgottenCancel: a call that was cancelled before so many others that its
+// cancel is not remembered any more, all within its first seconds, is asked
+// about. Otherwise somebody who cancels a lot would have others' cancels missed.
+func TestAForgottenCancel(t *testing.T) {
+	js := natsdtest.JetStream(t)
+	dispatcher := open(t, js, results.Options{})
+	worker := open(t, js, results.Options{Kinds: []string{results.KindCancel}})
+	j := job("c")
+	j.Admitted = dispatcher.Now()
+	if _, err := dispatcher.Admit(t.Context(), j); err != nil {
+		t.Fatal(err)
+	}
+	if err := dispatcher.Cancel(t.Context(), refOf(j), "why"); err != nil {
+		t.Fatal(err)
+	}
+	for n, told := 0, true; told; n++ {
+		if n > 1000 {
+			t.Fatal("every cancel is remembered: this test proves nothing")
+		}
+		flood, _ := admit(t, dispatcher, fmt.Sprint("flood", n))
+		came, stop := worker.Cancelled(flood)
+		if err := dispatcher.Cancel(t.Context(), flood, ""); err != nil {
+			t.Fatal(err)
+		}
+		<-came
+		stop()
+		watch, stop := worker.Cancelled(refOf(j))
+		select {
+		case <-watch:
+		default:
+			told = false
+		}
+		stop()
+	}
+	if worker.Fresh(&j) {
+		t.Error("nobody asks about a call whose cancel was forgotten")
+	}
+	if j.Admitted = dispatcher.Now().Add(2 * time.Second); !worker.Fresh(&j) {
+		t.Error("a call that came after what was forgotten is asked about")
+	}
+}
+
+// TestTheTimeIsAskedFor also by a process that appends nothing: the clock beside
+// it may have been set, or drift.
+func TestTheTimeIsAskedFor(t *testing.T) {
+	l, err := results.Open(t.Context(), natsdtest.JetStream(t), results.Options{Kinds: []string{results.KindCancel}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	results.SetTime(l, time.Now().Add(-time.Hour), time.Millisecond)
+	run(t, l)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for time.Since(l.Now()) > time.Minute {
+		if err := l.Cancel(ctx, refOf(job("nobody")), ""); !errors.Is(err, results.ErrNotFound) {
+			t.Fatalf("the time is still %s behind: %v", time.Since(l.Now()), err)
+		}
+	}
+}

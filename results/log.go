@@ -85,8 +85,6 @@ type Log struct {
 	// start is the stream's last sequence when the log was opened: where
 	// history ends and the shared follower begins.
 	start uint64
-	// opened is when that was, by the server's clock.
-	opened time.Time
 
 	flights flights
 	fill    fill
@@ -96,6 +94,8 @@ type Log struct {
 	mine atomic.Uint64
 	// poll is recheckPoll, but in tests.
 	poll time.Duration
+	// lookEvery is fillLook, but in tests.
+	lookEvery time.Duration
 	// running counts the Runs that are under way, for there may be none.
 	running atomic.Int32
 }
@@ -134,10 +134,10 @@ func Open(ctx context.Context, js jetstream.JetStream, o Options) (*Log, error) 
 	if o.Bind {
 		o.MaxBytes = info.Config.MaxBytes
 	}
-	l := &Log{js: js, server: newServer(js), opts: o, start: info.State.LastSeq, opened: info.TimeStamp, poll: recheckPoll}
+	l := &Log{js: js, server: newServer(js), opts: o, start: info.State.LastSeq, poll: recheckPoll, lookEvery: fillLook}
 	l.fill = fill{stream: stream, max: o.MaxBytes}
 	l.fill.set(info)
-	l.fan.init(info.State.LastSeq, l.followsAll())
+	l.fan.init(info.State.LastSeq, info.TimeStamp, l.followsAll())
 	l.index.init(defaultIndexLimit)
 	return l, nil
 }
@@ -163,31 +163,45 @@ const (
 	fillAge       = time.Second
 )
 
+// fillLook is how often the server is asked at the least, for its time: a clock
+// of ours drifts from it by seconds a day.
+const fillLook = 30 * time.Second
+
 // fill knows how full the stream is, from a look that is at most a second old.
 type fill struct {
 	stream jetstream.Stream
 	max    int64
 
 	looking sync.Mutex // held by the one that asks the server
-	bytes   atomic.Uint64
-	looked  atomic.Int64 // unix nanoseconds
-	skew    atomic.Int64 // nanoseconds by which the server's clock is ahead of ours
+	last    atomic.Pointer[look]
+}
+
+// look is what the server said.
+type look struct {
+	bytes uint64
+	// time is the server's, when it was at by ours. What has passed since at is
+	// counted by a clock that nobody sets.
+	time, at time.Time
 }
 
 func (f *fill) set(info *jetstream.StreamInfo) {
-	f.bytes.Store(info.State.Bytes)
-	f.looked.Store(time.Now().UnixNano())
-	f.skew.Store(int64(time.Until(info.TimeStamp)))
+	f.last.Store(&look{bytes: info.State.Bytes, time: info.TimeStamp, at: time.Now()})
 }
 
 // over reports whether more than part of the stream is used. When the server
 // cannot be asked the last answer stands: the append that follows will tell.
 func (f *fill) over(ctx context.Context, part float64) bool {
-	if time.Since(time.Unix(0, f.looked.Load())) > fillAge && f.looking.TryLock() {
+	f.refresh(ctx, fillAge)
+	return float64(f.last.Load().bytes) > part*float64(f.max)
+}
+
+// refresh asks the server when the last look is older than age, unless another
+// asks already.
+func (f *fill) refresh(ctx context.Context, age time.Duration) {
+	if time.Since(f.last.Load().at) > age && f.looking.TryLock() {
 		defer f.looking.Unlock()
 		if info, err := f.stream.Info(ctx); err == nil {
 			f.set(info)
 		}
 	}
-	return float64(f.bytes.Load()) > part*float64(f.max)
 }

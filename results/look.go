@@ -99,12 +99,12 @@ const freshFor = 5 * time.Second
 // without a question. What has happened to the call in its first seconds
 // against all likelihood is met all the same: a start or a void by the start
 // fence, a result by the guard, a cancel by the watch of [Log.Cancelled], if
-// that was begun before and this process follows cancels since before the
+// that was begun before and this process knows every cancel since the
 // admission.
 func (l *Log) Fresh(job *catalog.Job) bool {
 	age := l.Now().Sub(job.Admitted)
 	follows := l.running.Load() > 0 && (l.followsAll() || slices.Contains(l.opts.Kinds, KindCancel))
-	return follows && job.Admitted.After(l.opened) && age > -freshFor && age < freshFor
+	return follows && age > -freshFor && age < freshFor && l.fan.cancelsSince(job.Admitted)
 }
 
 // Untouched reports whether nothing has happened to a call since it was

@@ -40,8 +40,10 @@ func (r *record) waits() bool {
 	return r.seq != 0 && !r.refused && !r.result && !r.started()
 }
 
-// Now is the time by the server's clock, by which entries are dated, as it was
-// told when the server was last asked how full the log is.
+// Now is the time by the server's clock, by which entries are dated. It goes by
+// what the server said when it was last asked, which is half a minute ago at the
+// most while [Log.Run] runs and the server can be reached.
 func (l *Log) Now() time.Time {
-	return time.Now().Add(time.Duration(l.fill.skew.Load()))
+	s := l.fill.last.Load()
+	return s.time.Add(time.Since(s.at))
 }

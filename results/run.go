@@ -22,6 +22,7 @@ func (l *Log) Run(ctx context.Context) error {
 	defer l.running.Add(-1)
 	g, both := errgroup.WithContext(ctx)
 	g.Go(func() error { return l.share(both) })
+	g.Go(func() error { return l.keepTime(both) })
 	if l.followsAll() {
 		g.Go(func() error { return l.loadHistory(both) })
 	}
@@ -29,6 +30,16 @@ func (l *Log) Run(ctx context.Context) error {
 		return fmt.Errorf("results: run: %w", err)
 	}
 	return nil
+}
+
+// keepTime asks for the server's time now and then until ctx is done: a process
+// that appends little, or nothing but starts and results, asks for no other
+// reason.
+func (l *Log) keepTime(ctx context.Context) error {
+	for pause(ctx, l.lookEvery) {
+		l.fill.refresh(ctx, l.lookEvery/2)
+	}
+	return context.Cause(ctx)
 }
 
 // share keeps an ordered consumer going until ctx is done. The client library
