@@ -96,6 +96,34 @@ func TestStartsAreCounted(t *testing.T) {
 	}
 }
 
+// TestAFreshCallThatWasTouched: a consumer that has lost its state, or was
+// rebuilt, delivers for the first time what others have had. The attempts before
+// count all the same.
+func TestAFreshCallThatWasTouched(t *testing.T) {
+	other := results.Worker{ID: "w-other", Incarnation: "9"}
+	for _, warm := range []bool{true, false} {
+		h := newHouse(t)
+		h.pool.warm = warm
+		h.listen()
+		job := h.admit("echo ran", idempotent)
+		if !warm {
+			if err := h.Log.Claim(t.Context(), ref(job), other, 1); err != nil {
+				t.Fatal(err)
+			}
+		} else if won, _, err := h.Log.Start(t.Context(), ref(job), results.Marker{Worker: other, Attempt: 1}); !won || err != nil {
+			t.Fatal(won, err)
+		}
+		first := h.attempt(job)
+		first.first = true
+		if err := first.handle(t.Context()); !errors.Is(err, errTouched) {
+			t.Errorf("warm %v: the first delivery: %v", warm, err)
+		}
+		if r := h.run(job); r.Execution.Attempt != 2 {
+			t.Errorf("warm %v: attempt is %d, want 2", warm, r.Execution.Attempt)
+		}
+	}
+}
+
 // TestDiesWorkerBeforeItsResult: the start fence decides what the redelivery does.
 func TestDiesWorkerBeforeItsResult(t *testing.T) {
 	other := results.Worker{ID: "w-other", Incarnation: "9"}

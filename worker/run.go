@@ -108,12 +108,17 @@ func (a *attempt) handleCancelBeforeStart(ctx context.Context) error {
 }
 
 // start takes the start fence. Only its winner goes on; behind an earlier
-// start an idempotent tool goes on too.
+// start an idempotent tool goes on too, when the attempts before have been
+// counted.
 func (a *attempt) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	m := results.Marker{Worker: a.Self, Attempt: a.n}
 	won, other, err := a.Log.Start(ctx, a.ref, m)
+	if err == nil && !won && a.assumed {
+		return giveBack(0, errTouched)
+	}
+	a.assumed = false
 	if err == nil && !won && !other.Void && a.idempotent() {
 		won, err = true, a.Log.StartAgain(ctx, a.ref, m)
 	}

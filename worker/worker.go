@@ -90,6 +90,9 @@ var (
 	// errLate is its cause when the log says that the call has ended without us.
 	errLate = errors.New("worker: call was ended by another")
 	errBusy = errors.New("worker: another worker has started the call")
+	// errTouched gives a delivery back whose call was assumed to be untouched and
+	// is not. It comes again as another than the first, and that one looks.
+	errTouched = errors.New("worker: another worker has had the call")
 )
 
 // attempt is one delivery being worked on.
@@ -101,7 +104,10 @@ type attempt struct {
 	began  time.Time
 	queued time.Duration // from the admission to began
 	first  bool          // whether this is the job's first delivery
-	logger *slog.Logger
+	// assumed is true while the call is taken for untouched, and nobody has been
+	// asked.
+	assumed bool
+	logger  *slog.Logger
 	// cancelled is closed when the call is cancelled.
 	cancelled <-chan struct{}
 }
@@ -198,6 +204,7 @@ func (a *attempt) isCancelled() bool {
 // yet, and to know that costs little, or nothing while the call is fresh.
 func (a *attempt) stands(ctx context.Context) (results.State, error) {
 	if a.first && !a.isCancelled() && a.Log.Fresh(a.job) {
+		a.assumed = true
 		return results.State{}, nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -307,9 +314,22 @@ func (a *attempt) endUnrun(ctx context.Context, state results.State, r call.Resu
 // claim counts the attempt before a cold start, which may kill this worker or
 // fail. An attempt with a warm sandbox has its start for a claim: that follows
 // at once, and spares the log an entry.
+//
+// Here is the time to ask what a fresh call was spared: a claim has no fence,
+// and an attempt that was counted under the number of another would be one more
+// than a call may have.
 func (a *attempt) claim(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
+	if a.assumed {
+		switch untouched, err := a.Log.Untouched(ctx, a.job); {
+		case err != nil:
+			return giveBack(busyPause, err)
+		case !untouched:
+			return giveBack(0, errTouched)
+		}
+		a.assumed = false
+	}
 	switch err := a.Log.Claim(ctx, a.ref, a.Self, a.n); {
 	case errors.Is(err, results.ErrEnded):
 		a.lost(results.KindClaim)

@@ -204,6 +204,18 @@ func (h *house) attempt(job catalog.Job) *attempt {
 	return &attempt{Worker: h.Worker, job: &job, ref: ref(job), began: time.Now(), logger: h.Logger}
 }
 
+// listen waits until the log's follower runs: only then is a call fresh.
+func (h *house) listen() {
+	h.Helper()
+	job := h.admit("")
+	cancelled, stop := h.Log.Cancelled(ref(job))
+	defer stop()
+	if err := h.Log.Cancel(h.Context(), ref(job), ""); err != nil {
+		h.Fatal(err)
+	}
+	<-cancelled
+}
+
 // run handles one delivery that must end in a result, and returns it.
 func (h *house) run(job catalog.Job) call.Result {
 	h.Helper()
