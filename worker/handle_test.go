@@ -342,6 +342,24 @@ func TestPain42ArgumentsAtTheCap(t *testing.T) {
 	}
 }
 
+// TestLostArguments: a call whose arguments are gone is answered as a fault of
+// ours after its attempts, and not tried for as long as it may wait.
+func TestLostArguments(t *testing.T) {
+	h := newHouse(t)
+	job := h.admit("echo ran", func(j *catalog.Job) {
+		j.Call.Arguments, j.Call.ArgumentsBlob = "", blob.ID{Tenant: j.Call.Tenant, Key: j.Call.Key()}.String()
+	})
+	for range call.MaxAttempts - 1 {
+		if err := h.deliver(t.Context(), job); !errors.As(err, new(*errGiveBack)) {
+			t.Fatalf("want it given back, got %v", err)
+		}
+	}
+	wantKind(t, h.run(job), call.KindInternal)
+	if h.pool.started.Load() != 0 {
+		t.Error("a call without its arguments was run")
+	}
+}
+
 // TestPain37LargeOutputStillAnswers has a tool write more than an event, or a
 // message, can hold: its result keeps the head and a document with the whole.
 func TestPain37LargeOutputStillAnswers(t *testing.T) {

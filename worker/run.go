@@ -22,7 +22,7 @@ import (
 func (a *attempt) run(ctx context.Context) error {
 	args, err := a.arguments(ctx)
 	if err != nil {
-		return a.failed(ctx, false, call.KindInternal, fmt.Errorf("read arguments: %w", err))
+		return a.withoutArguments(ctx, fmt.Errorf("read arguments: %w", err))
 	}
 
 	sb, err := a.sandbox(ctx)
@@ -55,6 +55,20 @@ func (a *attempt) arguments(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	return a.fetch(ctx, c.ArgumentsBlob, call.MaxArguments, c.ArgumentsDigest)
+}
+
+// withoutArguments ends an attempt whose arguments could not be read. It is
+// counted here, since it has not come as far as a sandbox: arguments that are
+// lost would be asked for until the call expires, and it would be answered as
+// one that nobody had the time for.
+func (a *attempt) withoutArguments(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return giveBack(0, cause)
+	}
+	if err := a.claim(ctx); err != nil {
+		return err
+	}
+	return a.failed(ctx, false, call.KindInternal, err)
 }
 
 // sandbox takes a sandbox within bounds. A cancel ends the wait.
