@@ -103,7 +103,8 @@ func detach(path string) error {
 // userNamespaces keeps one user namespace for each range of ids that this
 // worker has used, to map mounts with. The kernel makes one only with a
 // process in it, which is gone at once; the namespace stays as long as its
-// file. There are as many as sandboxes were there at one time.
+// file. There are at most as many as sandboxes were on the machine at one time,
+// since the lowest free range is taken.
 type userNamespaces struct {
 	mu    sync.Mutex
 	files map[uint32]*os.File // by the base of the range
