@@ -103,13 +103,15 @@ func (u *Usage) take(seq uint64, at time.Time, data []byte) {
 		h = &holding{}
 		u.tenants[tenant] = h
 	}
-	if i := slices.IndexFunc(h.blobs, func(b held) bool { return obj.Deleted && b.name == obj.Name }); i >= 0 {
-		h.bytes -= h.blobs[i].size
-		h.blobs = slices.Delete(h.blobs, i, i+1)
-	}
 	if !obj.Deleted {
 		h.bytes += int64(obj.Size)
 		h.blobs = append(h.blobs, held{obj.Name, int64(obj.Size), at})
+		return
+	}
+	// Deletes are rare and may look at every blob; puts may not.
+	if i := slices.IndexFunc(h.blobs, func(b held) bool { return b.name == obj.Name }); i >= 0 {
+		h.bytes -= h.blobs[i].size
+		h.blobs = slices.Delete(h.blobs, i, i+1)
 	}
 }
 
