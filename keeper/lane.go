@@ -120,17 +120,13 @@ func (l *line) stop(e *entry) {
 	e.in.tool.ready--
 }
 
-// wait puts a call into its lane: behind all, or before all.
-func (l *line) wait(e *entry, before bool) {
+// wait puts a call into its lane, behind all.
+func (l *line) wait(e *entry) {
 	ln := e.in
-	switch {
-	case ln.first == nil:
+	if ln.first == nil {
 		ln.first, ln.last = e, e
 		l.attach(ln)
-	case before:
-		e.next, ln.first.prev = ln.first, e
-		ln.first = e
-	default:
+	} else {
 		e.prev, ln.last.next = ln.last, e
 		ln.last = e
 	}

@@ -70,18 +70,24 @@ type party struct {
 
 // add takes a call that waits. When it counts as ready it came back: READY has
 // lost it, or a scheduler died after its push to READY and before its delete
-// from CALLS. Either way it takes its place anew when its turn comes.
-func (l *line) add(w queue.Waiting) {
+// from CALLS. It may be running, so it keeps its place, and is returned to be
+// moved at once.
+func (l *line) add(w queue.Waiting) (again *entry) {
 	k := idOf(w.Key)
-	if old := l.calls[k]; old != nil {
-		if old.seq == w.Seq && !old.ready {
-			return
-		}
+	switch old := l.calls[k]; {
+	case old == nil:
+	case old.seq == w.Seq:
+		return nil
+	case old.ready:
+		old.seq = w.Seq
+		return old
+	default:
 		l.forget(old)
 	}
 	e := &entry{id: k, seq: w.Seq, since: w.Since.Unix(), limit: int32(w.MaxInFlight)} //nolint:gosec // a number of calls
 	l.enter(e, w.Address)
-	l.wait(e, false)
+	l.wait(e)
+	return nil
 }
 
 // start counts a call as ready.
@@ -132,17 +138,6 @@ func (l *line) next(c *class, now time.Time) *entry {
 	l.leave(e)
 	l.start(e)
 	return e
-}
-
-// back puts a call that next returned where it was, since it could not be
-// moved.
-func (l *line) back(e *entry) {
-	if l.calls[e.id] != e {
-		return // it has ended meanwhile, or came anew
-	}
-	l.stop(e)
-	e.in = l.place(e.in.address())
-	l.wait(e, true)
 }
 
 // end forgets a call. When it waited, it returns where it stands in CALLS.

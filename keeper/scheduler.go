@@ -58,15 +58,23 @@ func (s *Scheduler) Run(ctx context.Context) error {
 // waits, and so is what is counted; only the way through CALLS is saved, which
 // is three questions to the server. Any other call waits in CALLS.
 //
+// A push that fails may have come to READY all the same, so the call keeps its
+// place unless it was refused; the keeper queues it again when it is lost.
+//
 // queue.ErrWaiting when it is queued already, and queue.ErrFull.
 func (s *Scheduler) Schedule(ctx context.Context, job catalog.Job) error {
 	t := s.term.Load()
 	if t == nil || job.Spec == nil || !t.admit(job) {
 		return s.Queue.Enqueue(ctx, job)
 	}
+	ref := results.Ref{Tenant: job.Call.Tenant, Key: job.Call.Key()}
+	if s.Log.HasEnded(ref) { // before it was counted: nobody else gives its place back
+		t.ended(ref)
+		return nil
+	}
 	err := s.Queue.Push(ctx, job)
-	if err != nil && !errors.Is(err, queue.ErrWaiting) {
-		t.release(job.Call.Key())
+	if errors.Is(err, queue.ErrFull) {
+		t.release(ref.Key)
 	}
 	return err
 }

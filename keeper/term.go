@@ -42,8 +42,10 @@ type term struct {
 	// early are calls whose end came before the take-over was done; nil
 	// afterwards.
 	early []call.Key
-	// stale are jobs in CALLS whose calls have ended.
+	// stale are jobs in CALLS whose calls have ended, and again calls that have
+	// their place and are in CALLS all the same.
 	stale []uint64
+	again []*entry
 }
 
 func newTerm(s *Scheduler) *term {
@@ -104,7 +106,9 @@ func (t *term) run(ctx context.Context) error {
 // told takes a call that waits in CALLS.
 func (t *term) told(w queue.Waiting) {
 	t.mu.Lock()
-	t.line.add(w)
+	if e := t.line.add(w); e != nil {
+		t.again = append(t.again, e)
+	}
 	idle := t.line.class(w.Class).places == 0
 	t.mu.Unlock()
 	// In the index first and then told of: its end has been missed.
@@ -165,16 +169,36 @@ func (t *term) move(ctx context.Context) {
 			continue
 		}
 		poke(t.wake) // there may be more, for another mover
-		if err := t.moveOne(ctx, e, seq); err != nil {
-			t.putBack(e, seq)
-			if !t.failing.Swap(true) {
-				t.Logger.Warn("calls cannot be moved to READY; trying again", "error", err)
-			}
-			pause(ctx, movePause)
-		} else if t.failing.Swap(false) {
-			t.Logger.Info("calls are moved to READY again")
-		}
+		t.carry(ctx, e, seq)
 	}
+}
+
+// carry moves one call, however many tries that takes: it has its place all the
+// while, for nobody knows of a move that failed whether it is in READY.
+func (t *term) carry(ctx context.Context, e *entry, seq uint64) {
+	for ctx.Err() == nil {
+		if e != nil && !t.holds(e) {
+			e = nil // it has ended: what is left in CALLS is dropped
+		}
+		err := t.moveOne(ctx, e, seq)
+		if err == nil {
+			if t.failing.Swap(false) {
+				t.Logger.Info("calls are moved to READY again")
+			}
+			return
+		}
+		if !t.failing.Swap(true) {
+			t.Logger.Warn("calls cannot be moved to READY; trying again", "error", err)
+		}
+		pause(ctx, movePause)
+	}
+}
+
+// holds reports whether a call is what the line knows of it.
+func (t *term) holds(e *entry) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.line.calls[e.id] == e
 }
 
 // next chooses what to move: e is nil for a job that is to be dropped, and seq
@@ -187,6 +211,11 @@ func (t *term) next() (e *entry, seq uint64) {
 		seq = t.stale[n-1]
 		t.stale = t.stale[:n-1]
 		return nil, seq
+	}
+	if n := len(t.again); n > 0 {
+		e := t.again[n-1]
+		t.again = t.again[:n-1]
+		return e, e.seq
 	}
 	for _, c := range t.line.classes {
 		if e := t.line.next(c, now); e != nil {
@@ -202,30 +231,10 @@ func (t *term) moveOne(ctx context.Context, e *entry, seq uint64) error {
 	if e == nil {
 		return t.Queue.Drop(ctx, seq)
 	}
-	there, err := t.Queue.Promote(ctx, seq)
-	if err == nil && !there {
-		t.forget(e) // somebody ended it, and its result is on its way here
-	}
+	// One that is not there any more has ended, and its result is on its way
+	// here; or it is in READY, by an earlier try of ours or a leader before us.
+	_, err := t.Queue.Promote(ctx, seq)
 	return err
-}
-
-func (t *term) forget(e *entry) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.line.calls[e.id] == e {
-		t.line.forget(e)
-	}
-	poke(t.wake)
-}
-
-func (t *term) putBack(e *entry, seq uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if e == nil {
-		t.stale = append(t.stale, seq)
-		return
-	}
-	t.line.back(e)
 }
 
 // pause waits for d or until ctx is done.

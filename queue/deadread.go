@@ -26,8 +26,8 @@ func (d *DeadLetters) Drop(ctx context.Context, tenant string, key call.Key) err
 	if err != nil {
 		return err
 	}
-	switch err := d.stream.DeleteMsg(ctx, msg.Sequence); {
-	case notThere(err):
+	switch err := drop(ctx, d.stream, msg.Sequence); {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return ErrNoLetter // somebody else was first
 	case err != nil:
 		return fmt.Errorf("queue: drop the dead letter of %s: %w", key, err)

@@ -37,8 +37,8 @@ func (q *Queue) adopt(ctx context.Context, class string, floor uint64) (n int, e
 		case msg.Sequence > floor:
 			return n, nil
 		}
-		if err := q.ready.DeleteMsg(ctx, msg.Sequence); err != nil {
-			if notThere(err) {
+		if err := drop(ctx, q.ready, msg.Sequence); err != nil {
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
 				continue // another worker looks, too, and was first
 			}
 			return n, fmt.Errorf("queue: take an orphan out: %w", err)

@@ -310,18 +310,25 @@ func take(ctx context.Context, stream jetstream.Stream, subject string) error {
 	case err != nil:
 		return err
 	}
-	err = stream.DeleteMsg(ctx, msg.Sequence)
-	if notThere(err) {
+	err = drop(ctx, stream, msg.Sequence)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil // somebody else was first
 	}
 	return err
 }
 
-// notThere reports whether a delete failed because the server refused it, which
-// it does when there is no such message.
-func notThere(err error) bool {
-	_, refused := errors.AsType[*jetstream.APIError](err)
-	return refused || errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful)
+// drop deletes a message; jetstream.ErrMsgNotFound when it is not there. The
+// client library does not tell why a server refused a delete, which may be for
+// a write that failed: so ask whether the message is there.
+func drop(ctx context.Context, stream jetstream.Stream, seq uint64) error {
+	err := stream.DeleteMsg(ctx, seq)
+	if err == nil {
+		return nil
+	}
+	if _, getErr := stream.GetMsg(ctx, seq); errors.Is(getErr, jetstream.ErrMsgNotFound) {
+		return getErr
+	}
+	return err
 }
 
 // Depth is how many jobs of a class are ready and wait for a slot, how many

@@ -110,7 +110,7 @@ func (q *Queue) Promote(ctx context.Context, seq uint64) (bool, error) {
 
 // Drop deletes the job that stands at seq in CALLS, if it is there.
 func (q *Queue) Drop(ctx context.Context, seq uint64) error {
-	if err := q.calls.DeleteMsg(ctx, seq); err != nil && !notThere(err) {
+	if err := drop(ctx, q.calls, seq); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
 		return fmt.Errorf("queue: drop %d from %s: %w", seq, CallsStream, err)
 	}
 	return nil
