@@ -41,11 +41,11 @@ const (
 
 // Registry is the bucket of living workers. It is safe for concurrent use.
 type Registry struct {
-	// Patience is how long after this process reached the server a worker that
-	// is not registered still counts as alive. Entries expire also while the
-	// server is away, and only then do their workers beat again: without
-	// patience every worker would be dead for the moment after an outage, and
-	// what they run given up. [OpenRegistry] sets the entries' life; it is not
+	// Patience is how long after this process reached the server, or the bucket
+	// did not answer, a worker that is not registered still counts as alive.
+	// Entries expire also while the server is away, or the bucket has no leader,
+	// and only then do their workers beat again: without patience every worker
+	// would be dead for the moment after an outage, and what they run given up. [OpenRegistry] sets the entries' life; it is not
 	// changed once the registry is in use.
 	Patience time.Duration
 
@@ -54,7 +54,7 @@ type Registry struct {
 	beats time.Duration // how often a worker beats
 
 	mu         sync.Mutex // guards what follows
-	reached    time.Time  // when the server was reached the last time
+	reached    time.Time  // when server and bucket were reached again the last time
 	reconnects uint64     // as of then
 	beatErr    error      // of the last beat
 }
@@ -118,7 +118,9 @@ func (r *Registry) Run(ctx context.Context, info func() WorkerInfo) error {
 		case <-ticker.C:
 			err := r.beat(ctx, info())
 			r.mu.Lock()
-			r.beatErr = err
+			if r.beatErr = err; err != nil {
+				r.reached = time.Now() // not before
+			}
 			r.mu.Unlock()
 		}
 	}
@@ -173,6 +175,10 @@ func (r *Registry) Alive(ctx context.Context, id, incarnation string) (bool, err
 	case errors.Is(err, jetstream.ErrKeyNotFound):
 		return patient, nil
 	case err != nil:
+		// What does not answer takes no beats either.
+		r.mu.Lock()
+		r.reached = time.Now()
+		r.mu.Unlock()
 		return false, fmt.Errorf("queue: look for worker %s: %w", id, err)
 	}
 	var w WorkerInfo

@@ -141,6 +141,26 @@ func TestTheDeadAreKnownAfterAWhile(t *testing.T) {
 	awaitAlive(t, r, "1", false)
 }
 
+// TestWhatDidNotAnswerTookNoBeats: a bucket without a leader loses entries by age
+// and takes no new ones, while the connection to a server stays as it is.
+func TestWhatDidNotAnswerTookNoBeats(t *testing.T) {
+	r, err := queue.OpenRegistry(t.Context(), natsdtest.JetStream(t), queue.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Patience = time.Second
+	awaitAlive(t, r, "1", false)
+	unanswered, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.Alive(unanswered, "w", "1"); err == nil {
+		t.Fatal("a question that nobody heard was answered")
+	}
+	if alive, err := r.Alive(t.Context(), "w", "1"); err != nil || !alive {
+		t.Errorf("right after a question without an answer alive is %v: %v", alive, err)
+	}
+	awaitAlive(t, r, "1", false)
+}
+
 // TestADeadWorkerIsGoneWithinThreeHeartbeats has a worker beat once and then be
 // silent, as one that was killed is.
 func TestADeadWorkerIsGoneWithinThreeHeartbeats(t *testing.T) {

@@ -25,7 +25,7 @@ const roomAge = time.Second
 type room struct {
 	asking sync.Mutex // held by the one that asks the server
 	known  atomic.Pointer[Room]
-	asked  atomic.Int64 // unix nanoseconds
+	asked  atomic.Pointer[time.Time] // by a clock that nobody sets
 }
 
 // Room says how much the queues hold, or held a second ago. A dispatcher looks
@@ -34,11 +34,12 @@ type room struct {
 // tell.
 func (q *Queue) Room(ctx context.Context) Room {
 	r := &q.room
-	if time.Since(time.Unix(0, r.asked.Load())) > roomAge && r.asking.TryLock() {
+	if asked := r.asked.Load(); (asked == nil || time.Since(*asked) > roomAge) && r.asking.TryLock() {
 		defer r.asking.Unlock()
 		if now, err := q.askRoom(ctx); err == nil {
+			at := time.Now()
 			r.known.Store(&now)
-			r.asked.Store(time.Now().UnixNano())
+			r.asked.Store(&at)
 		}
 	}
 	if known := r.known.Load(); known != nil {
