@@ -33,7 +33,7 @@ type facts struct {
 	start   *results.Marker
 	claims  int
 	claimed time.Time
-	// alive tells whether the worker of the start, or else of the claim, is.
+	// alive tells whether a worker that may have the call in its hands is.
 	alive bool
 	// queued tells whether the job is in the queue.
 	queued bool
@@ -107,6 +107,8 @@ func judgeVoid(f facts) (deed, call.Result) {
 // judgeStarted decides about a call whose tool was started.
 func judgeStarted(f facts) (deed, call.Result) {
 	switch {
+	case f.alive && !f.queued:
+		return push, call.Result{} // the worker has no delivery: it gave it back, and then it was lost
 	case f.alive:
 		return leave, call.Result{}
 	case !f.idempotent:
@@ -123,13 +125,16 @@ func judgeStarted(f facts) (deed, call.Result) {
 
 func (f facts) expired() bool { return !f.expires.IsZero() && f.now.After(f.expires) }
 
-// owner is the worker that has the call in its hands, as far as the log says.
-func owner(start *results.Marker, claims int, claimedBy results.Worker) (results.Worker, bool) {
-	switch {
-	case start != nil && !start.Void:
-		return start.Worker, true
-	case start == nil && claims > 0:
-		return claimedBy, true
+// owners are the workers that may have the call in their hands, as far as the
+// log says: of a call that may run again also the last one to take it, which may
+// be making its sandbox.
+func (f facts) owners(claimedBy results.Worker) (owners []results.Worker) {
+	started := f.start != nil && !f.start.Void
+	if started {
+		owners = append(owners, f.start.Worker)
 	}
-	return results.Worker{}, false
+	if f.claims > 0 && (f.start == nil || started && f.idempotent) {
+		owners = append(owners, claimedBy)
+	}
+	return owners
 }

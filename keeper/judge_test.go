@@ -56,7 +56,7 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s: %s %q, want %s %q", name, deed, r.Kind(), c.deed, c.kind)
 		}
 		f.queued = false
-		if again, _ := judge(f); c.deed == leave && c.f.admitted.IsZero() && !f.alive && !(f.start != nil && f.start.Void) && again != push {
+		if again, _ := judge(f); c.deed == leave && c.f.admitted.IsZero() && !(f.alive && f.start == nil) && !(f.start != nil && f.start.Void) && again != push {
 			t.Errorf("%s: not queued, and %s", name, again)
 		}
 	}

@@ -209,13 +209,22 @@ func TestQueuesALostJobAgain(t *testing.T) {
 	}
 }
 
-// TestLeavesALivingWorkerAlone has a call run by a worker that beats, beside
-// one whose worker does not: when the second is ended, both were looked at.
+// TestLeavesALivingWorkerAlone has a call run by a worker that beats, and one
+// whose last attempt such a worker has begun, beside one whose worker does not
+// beat: when that is ended, all were looked at.
 func TestLeavesALivingWorkerAlone(t *testing.T) {
 	h := open(t)
 	h.beat(t)
 	runs, _ := h.admit(t, nil)
+	again, job := h.admit(t, func(j *catalog.Job) { j.Call.Scope, j.Spec.Annotations.Idempotent = "again", true })
+	h.push(t, job)
 	lost, _ := h.admit(t, func(j *catalog.Job) { j.Call.Scope = "another" })
+	if err := h.Claim(t.Context(), again, living, call.MaxAttempts); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := h.Start(t.Context(), again, results.Marker{Worker: dead, Attempt: 1}); err != nil {
+		t.Fatal(err)
+	}
 	for ref, w := range map[results.Ref]results.Worker{runs: living, lost: dead} {
 		if _, _, err := h.Start(t.Context(), ref, results.Marker{Worker: w, Attempt: 1}); err != nil {
 			t.Fatal(err)
@@ -224,8 +233,42 @@ func TestLeavesALivingWorkerAlone(t *testing.T) {
 	if r := h.result(t, lost); r.Kind() != call.KindInterrupted {
 		t.Errorf("the lost one: %s", r.Kind())
 	}
-	if s, err := h.Look(t.Context(), runs); err != nil || s.Result != nil {
-		t.Errorf("the running one: %+v, %v", s.Result, err)
+	for name, ref := range map[string]results.Ref{"running": runs, "last attempt's": again} {
+		if s, err := h.Look(t.Context(), ref); err != nil || s.Result != nil {
+			t.Errorf("the %s: %+v, %v", name, s.Result, err)
+		}
+	}
+}
+
+// TestAJobThatItsLivingWorkerLostIsQueuedAgain has a call whose worker gave it
+// back and beats, and whose job is gone: a fresh start is left alone, an old one
+// is not.
+func TestAJobThatItsLivingWorkerLostIsQueuedAgain(t *testing.T) {
+	h := open(t)
+	h.beat(t)
+	ref, _ := h.admit(t, nil)
+	if _, _, err := h.Start(t.Context(), ref, results.Marker{Worker: living, Attempt: 1}); err != nil {
+		t.Fatal(err)
+	}
+	var calls []results.Unfinished
+	for len(calls) == 0 || calls[0].Start == nil { // until the index knows
+		var err error
+		if calls, err = h.Unfinished(t.Context(), time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := &keeper.Keeper{Log: h.Log, Queue: h.q, Registry: h.r}
+	for _, c := range []struct {
+		after time.Duration
+		want  bool
+	}{{time.Minute, false}, {10 * time.Minute, true}} {
+		if err := keeper.Visit(t.Context(), k, calls[0], time.Now().Add(c.after)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := h.q.Has(t.Context(), queue.Address{Tenant: ref.Tenant, Tool: "tool", Key: ref.Key})
+		if err != nil || got != c.want {
+			t.Errorf("%s later it is queued: %t, %v", c.after, got, err)
+		}
 	}
 }
 

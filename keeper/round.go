@@ -79,12 +79,13 @@ func (r *round) schedule(u results.Unfinished, d deed, f facts) {
 }
 
 // queued says whether the job is in the queue. A refused call never was, and one
-// that a living worker has in its hands is. What waits, the elected scheduler
+// that a living worker took is, unless that was long ago: a worker that gave it
+// back lives on when the queue has lost it. What waits, the elected scheduler
 // knows, so that a hundred thousand waiting calls are no questions to the
 // server; for the keepers of other processes everything is queued, since a job
 // that was lost is the business of the one who knows.
 func (r *round) queued(ctx context.Context, u results.Unfinished, alive bool) (bool, error) {
-	if u.Refused || alive {
+	if u.Refused || alive && r.now.Sub(u.Claimed) < claimTime {
 		return alive, nil
 	}
 	if r.Scheduler != nil {
@@ -98,10 +99,12 @@ func (r *round) queued(ctx context.Context, u results.Unfinished, alive bool) (b
 // ask fills in what the registry knows of the workers.
 func (r *round) ask(ctx context.Context, f *facts, class string, claimedBy results.Worker) (err error) {
 	f.alive = false
-	if w, ok := owner(f.start, f.claims, claimedBy); ok {
-		if f.alive, err = r.isAlive(ctx, w); err != nil {
+	for _, w := range f.owners(claimedBy) {
+		alive, err := r.isAlive(ctx, w)
+		if err != nil {
 			return err
 		}
+		f.alive = f.alive || alive
 	}
 	f.workers, err = r.hasWorkers(ctx, class)
 	return err
