@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/toolfleet/toolfleet/agui"
+	"github.com/toolfleet/toolfleet/blob"
 	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/dispatch"
@@ -159,6 +160,12 @@ func TestQuotaOfBlobBytes(t *testing.T) {
 	huge := `{"text":"` + strings.Repeat("x", 700<<10) + `"}`
 	if text := refusedFor(t, f, newCall("echo", huge, "c3")); !strings.Contains(text, "shorter") {
 		t.Errorf("a call that can never fit: %q", text)
+	}
+	// What is refused for another reason is not asked for its bytes, and has none.
+	submit(t, f, newCall("unknown", long, "c4"))
+	id := blob.ID{Tenant: call.DefaultTenant, Key: newCall("unknown", long, "c4").Key()}
+	if _, err := f.Blobs.Stat(t.Context(), id); !errors.Is(err, blob.ErrNotFound) {
+		t.Errorf("a call of a tool that is not there left its arguments: %v", err)
 	}
 }
 

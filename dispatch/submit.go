@@ -149,8 +149,9 @@ func malformed(err error) error {
 }
 
 // placeArguments decides where the argument text travels: inside the job, in
-// a blob when it is too long for an event, or nowhere when it is longer than a
-// call may have and the call refused for it, or than its tenant may have.
+// a blob when it is too long for an event, or nowhere when the call is refused
+// besides: nobody is going to read it, and no quota would count it before it is
+// there.
 //
 // A blob is written once, so a long text asks first whether the call is known:
 // the job it then returns is the one in the log.
@@ -160,7 +161,7 @@ func (d *Dispatcher) placeArguments(ctx context.Context, job *catalog.Job, args 
 	case fitsInline(args):
 		c.Arguments = args
 		return nil, nil
-	case len(args) > call.MaxArguments, job.Refusal != nil && job.Refusal.Kind() == call.KindQuotaExceeded:
+	case job.Refusal != nil:
 		c.Arguments = ""
 		return nil, nil
 	}
