@@ -98,6 +98,8 @@ func (k *Keeper) step(ctx context.Context) error {
 				continue
 			}
 			errs = append(errs, fmt.Errorf("call %s: %w", u.Key, err))
+			k.Log.Later(u.Ref, before.Add(shortPause), u.Pause) // behind those that were not looked at
+			continue
 		}
 		k.Log.Later(u.Ref, before, u.Pause) // in the next step
 	}

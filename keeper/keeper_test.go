@@ -3,6 +3,7 @@ package keeper_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -25,8 +26,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(natsdtest.Main(m)) }
 // house is a log, a queue and a registry with a keeper on them.
 type house struct {
 	*results.Log
-	q *queue.Queue
-	r *queue.Registry
+	js jetstream.JetStream
+	q  *queue.Queue
+	r  *queue.Registry
 }
 
 var (
@@ -60,6 +62,7 @@ func open(t *testing.T) *house {
 
 func (h *house) open(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
+	h.js = js
 	var err error
 	if h.Log, err = results.Open(t.Context(), js, results.Options{}); err != nil {
 		t.Fatal(err)
@@ -269,6 +272,23 @@ func TestAJobThatItsLivingWorkerLostIsQueuedAgain(t *testing.T) {
 		if err != nil || got != c.want {
 			t.Errorf("%s later it is queued: %t, %v", c.after, got, err)
 		}
+	}
+}
+
+// TestCallsThatCannotBeReadHoldUpNobody has more calls with a broken log than
+// failures end a step, and then one that waited too long.
+func TestCallsThatCannotBeReadHoldUpNobody(t *testing.T) {
+	h := open(t)
+	for i := range 25 {
+		ref, _ := h.admit(t, func(j *catalog.Job) { j.Call.Scope = fmt.Sprint("broken", i) })
+		if _, err := h.js.Publish(t.Context(), "toolfleet.events."+ref.Tenant+"."+string(ref.Key)+".start", []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ref, job := h.admit(t, func(j *catalog.Job) { j.Expires = time.Now() })
+	h.push(t, job)
+	if r := h.result(t, ref); r.Kind() != call.KindExpired {
+		t.Errorf("%s, want %s", r.Kind(), call.KindExpired)
 	}
 }
 

@@ -205,11 +205,11 @@ func eachLetter(ids []string, do func(id string) error) error {
 	var errs []error
 	for _, id := range ids {
 		err := do(id)
-		if errors.Is(err, client.ErrUnreachable) {
-			return err
-		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", id, err))
+		}
+		if errors.Is(err, client.ErrUnreachable) {
+			break
 		}
 	}
 	return errors.Join(errs...)
