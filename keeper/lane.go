@@ -26,7 +26,6 @@ type entry struct {
 	id    id
 	seq   uint64 // in CALLS
 	since int64  // when it came there, in seconds
-	limit int32  // its tool's maxInFlight, 0 for none
 	ready bool   // in READY, or on its way there
 	in    *lane
 	// prev and next are those before and behind it, while it waits.

@@ -66,7 +66,13 @@ type party struct {
 	name  string
 	calls int // that are here at all
 	ready int
+	// limit is a tool's maxInFlight, 0 for none: the call that came last knows
+	// its newest spec, and those before it must not wait by an older one.
+	limit int
 }
+
+// busy reports whether a tool is at its limit.
+func (p *party) busy() bool { return p.limit > 0 && p.ready >= p.limit }
 
 // add takes a call that waits. When it counts as ready it came back: READY has
 // lost it, or a scheduler died after its push to READY and before its delete
@@ -84,8 +90,9 @@ func (l *line) add(w queue.Waiting) (again *entry) {
 	default:
 		l.forget(old)
 	}
-	e := &entry{id: k, seq: w.Seq, since: w.Since.Unix(), limit: int32(w.MaxInFlight)} //nolint:gosec // a number of calls
+	e := &entry{id: k, seq: w.Seq, since: w.Since.Unix()}
 	l.enter(e, w.Address)
+	e.in.tool.limit = w.MaxInFlight
 	l.wait(e)
 	return nil
 }
@@ -99,7 +106,8 @@ func (l *line) start(e *entry) {
 }
 
 // admit counts a call as ready that does not wait in CALLS, if it may run now:
-// if next would choose it. Otherwise it returns false and has changed nothing.
+// if next would choose it. Otherwise it returns false, and knows nothing of it
+// but its tool's limit.
 func (l *line) admit(a queue.Address, maxInFlight int, now time.Time) bool {
 	c := l.class(a.Class)
 	if l.calls[idOf(a.Key)] != nil {
@@ -108,8 +116,9 @@ func (l *line) admit(a queue.Address, maxInFlight int, now time.Time) bool {
 	if first, _ := l.find(c, now); first != nil {
 		return false
 	}
-	e := &entry{id: idOf(a.Key), limit: int32(maxInFlight)} //nolint:gosec // a number of calls
+	e := &entry{id: idOf(a.Key)}
 	l.enter(e, a)
+	e.in.tool.limit = maxInFlight
 	if c.ready >= c.places || !l.fits(e) || e.in.first != nil {
 		l.forget(e)
 		return false
@@ -193,7 +202,7 @@ func (l *line) oldest(f *flow, rank, maxInFlight int, now time.Time) (found *ent
 	}
 	for _, ln := range f.lanes {
 		e := ln.first
-		if !e.fitsTool() || rank == urgent && ln.batch && now.Unix()-e.since < int64(ageing/time.Second) {
+		if ln.tool.busy() || rank == urgent && ln.batch && now.Unix()-e.since < int64(ageing/time.Second) {
 			continue
 		}
 		if found == nil || e.seq < found.seq {
@@ -206,7 +215,5 @@ func (l *line) oldest(f *flow, rank, maxInFlight int, now time.Time) (found *ent
 // fits reports whether neither tenant nor tool of a call is busy.
 func (l *line) fits(e *entry) bool {
 	_, maxInFlight := l.share(e.in.tenant.name)
-	return (maxInFlight <= 0 || e.in.tenant.ready < maxInFlight) && e.fitsTool()
+	return (maxInFlight <= 0 || e.in.tenant.ready < maxInFlight) && !e.in.tool.busy()
 }
-
-func (e *entry) fitsTool() bool { return e.limit <= 0 || e.in.tool.ready < int(e.limit) }

@@ -319,3 +319,20 @@ func TestACallThatComesBackKeepsItsPlace(t *testing.T) {
 		t.Errorf("%v may run beside a call of the same tool, whose limit is 1", got)
 	}
 }
+
+// TestAToolsNewLimitHoldsForWhatWaits changes a tool's maxInFlight while one call
+// runs and one waits by the old spec.
+func TestAToolsNewLimitHoldsForWhatWaits(t *testing.T) {
+	for _, c := range []struct {
+		before, after int
+		want          string
+	}{{1, 3, "[a b]"}, {3, 1, "[]"}} {
+		l := newLine(shares{}.of)
+		l.restore(waiting(1, "c", "x", call.PriorityInteractive, c.before, now).Address)
+		l.add(waiting(2, "a", "x", call.PriorityInteractive, c.before, now))
+		l.add(waiting(3, "b", "x", call.PriorityInteractive, c.after, now))
+		if got := fmt.Sprint(drain(l, 2)); got != c.want {
+			t.Errorf("from %d to %d: %s run, want %s", c.before, c.after, got, c.want)
+		}
+	}
+}
