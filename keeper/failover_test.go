@@ -10,6 +10,8 @@ import (
 
 	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/internal/natsd/natsdtest"
+	"github.com/toolfleet/toolfleet/keeper"
 	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/results"
 )
@@ -59,6 +61,29 @@ func TestAnotherSchedulesWhenOneIsGone(t *testing.T) {
 			}
 			f.awaitEmpty(second, queue.CallsStream, queue.ReadyStream)
 		})
+	}
+}
+
+// TestOneThatReadsTheHistoryKeepsNobodyFromIt has a process that stands first and
+// has not read the log, and another that has.
+func TestOneThatReadsTheHistoryKeepsNobodyFromIt(t *testing.T) {
+	f := newFleet(t)
+	js := natsdtest.JetStreamOn(t, f.server)
+	log, err := results.Open(t.Context(), js, results.Options{}) // and not Run
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := queue.Open(t.Context(), js, queue.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- (&keeper.Scheduler{Log: log, Queue: q}).Run(ctx) }()
+	f.elected(f.join(nil))
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 

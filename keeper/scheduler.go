@@ -50,6 +50,14 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if s.Logger == nil {
 		s.Logger = slog.New(slog.DiscardHandler)
 	}
+	// A process that is still reading the log's history cannot schedule, and would
+	// keep one that can from it.
+	if _, err := s.Log.Unfinished(ctx, time.Time{}); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
 	return s.Queue.Lead(ctx, cmp.Or(s.ID, "scheduler"), s.serve)
 }
 

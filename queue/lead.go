@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -22,6 +23,8 @@ const (
 	leaseBeat = 2 * time.Second
 	// leaseTry is how often others try.
 	leaseTry = time.Second
+	// leasesPatience is how long servers may take to choose who leads the bucket.
+	leasesPatience = time.Minute
 )
 
 // leaseConfig is the bucket of the lease, as the client library makes one; it is
@@ -61,11 +64,8 @@ func leaseConfig(o Options) jetstream.StreamConfig {
 // Lead returns nil when ctx is done, and an error when the bucket cannot be
 // opened.
 func (q *Queue) Lead(ctx context.Context, id string, term func(context.Context)) error {
-	if _, err := q.opts.open(ctx, q.js, leaseConfig(q.opts)); err != nil {
-		return fmt.Errorf("queue: bucket %s: %w", KeeperBucket, err)
-	}
-	kv, err := q.js.KeyValue(ctx, KeeperBucket)
-	if err != nil {
+	kv, err := q.leases(ctx)
+	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("queue: bucket %s: %w", KeeperBucket, err)
 	}
 	for ctx.Err() == nil {
@@ -77,6 +77,25 @@ func (q *Queue) Lead(ctx context.Context, id string, term func(context.Context))
 	}
 	return nil
 }
+
+// leases opens the bucket. Servers that do not answer may be choosing who leads
+// it, which is no reason to end a dispatcher.
+func (q *Queue) leases(ctx context.Context) (kv jetstream.KeyValue, err error) {
+	try := func() error {
+		if _, err = q.opts.open(ctx, q.js, leaseConfig(q.opts)); err == nil {
+			kv, err = q.js.KeyValue(ctx, KeeperBucket)
+		}
+		if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode != noMetaLeader {
+			return backoff.Permanent(err)
+		}
+		return err
+	}
+	err = backoff.Retry(try, backoff.WithContext(backoff.NewExponentialBackOff(backoff.WithMaxElapsedTime(leasesPatience)), ctx))
+	return kv, err
+}
+
+// noMetaLeader is the server's code for a cluster that cannot answer yet.
+const noMetaLeader jetstream.ErrorCode = 10008
 
 // lease is one term.
 type lease struct {

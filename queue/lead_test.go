@@ -61,3 +61,27 @@ func TestOneLeads(t *testing.T) {
 		t.Errorf("%d led at a time", n)
 	}
 }
+
+// leaderless is servers that do not know yet who leads a bucket.
+type leaderless struct {
+	jetstream.JetStream
+	asked atomic.Int32
+}
+
+func (l *leaderless) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
+	if l.asked.Add(1) == 1 {
+		return nil, context.DeadlineExceeded
+	}
+	return l.JetStream.KeyValue(ctx, bucket)
+}
+
+// TestLeadWaitsForTheServersLeader has servers that are late with an answer.
+func TestLeadWaitsForTheServersLeader(t *testing.T) {
+	q := open(t, &leaderless{JetStream: natsdtest.JetStream(t)}, queue.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	elected := false
+	err := q.Lead(ctx, "me", func(context.Context) { elected = true; cancel() })
+	if err != nil || !elected {
+		t.Errorf("elected: %t, %v", elected, err)
+	}
+}
