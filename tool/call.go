@@ -2,6 +2,7 @@ package tool
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/toolfleet/toolfleet/agui"
@@ -23,8 +24,10 @@ type Call struct {
 // Update tells how far the tool is. It is cumulative: u takes the place of the
 // update before. It may be called from any goroutine, does not wait for a
 // reader, and does nothing once the function has returned or its context is
-// done, or when nobody listens.
+// done, or when nobody listens. The list of u is copied: a tool may go on
+// writing into its own.
 func (c *Call) Update(u Update) {
+	u.Content = slices.Clone(u.Content)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over || c.ctx.Err() != nil {

@@ -1,14 +1,12 @@
 package tool
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
-	"regexp"
-	"runtime/debug"
+	"strings"
 	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -89,6 +87,9 @@ type function[In, Out any] struct {
 }
 
 func newFunction[In, Out any](info Info, fn func(context.Context, *Call, In) (Out, error), options []Option) (*function[In, Out], error) {
+	if fn == nil {
+		return nil, errors.New("there is no function")
+	}
 	d := definition{info: info}
 	var err error
 	if d.input, err = schema.For[In](); err != nil {
@@ -100,13 +101,16 @@ func newFunction[In, Out any](info Info, fn func(context.Context, *Call, In) (Ou
 	if d.input.Type != "object" {
 		return nil, fmt.Errorf("arguments are a JSON object, which %s is not", reflect.TypeFor[In]())
 	}
+	if reflect.TypeFor[Out]() == reflect.TypeFor[*Result]() {
+		return nil, fmt.Errorf("type %s: a result is returned as a value", reflect.TypeFor[Out]())
+	}
 	if structured[Out]() {
 		if d.output, err = schema.For[Out](); err != nil {
 			return nil, err
 		}
 	}
 	for _, option := range options {
-		option(&d)
+		d.apply(option, reflect.TypeFor[In]())
 	}
 	t := &function[In, Out]{definition: d, written: sync.OnceValue(d.write), fn: fn}
 	// The schema of the answer is as it was generated, and nothing of ours
@@ -115,6 +119,17 @@ func newFunction[In, Out any](info Info, fn func(context.Context, *Call, In) (Ou
 		return nil, fmt.Errorf("type %s: %w", reflect.TypeFor[In](), err)
 	}
 	return t, d.info.validate()
+}
+
+// apply applies an option. One that panics has most likely edited a property
+// that is not there; whose, its own message does not say.
+func (d *definition) apply(option Option, in reflect.Type) {
+	defer func() {
+		if v := recover(); v != nil {
+			panic(fmt.Sprintf("tool: %q: type %s: an option: %v", d.info.Name, in, v))
+		}
+	}()
+	option(d)
 }
 
 // structured reports whether Out is told to a model as JSON of one shape.
@@ -159,61 +174,21 @@ func (t *function[In, Out]) Run(ctx context.Context, req Request) (Result, error
 }
 
 func (t *function[In, Out]) run(ctx context.Context, req Request) (Result, error) {
-	in, misfit := t.decode(req.Input)
-	if misfit != "" {
-		return call.Failure(call.KindInvalidArguments, "The arguments do not fit:"+misfit), nil
+	in, misfits := t.decode(req.Input)
+	if misfits != nil {
+		return misfit(misfits), nil
 	}
 	c := &Call{ID: req.ID, Name: req.Name, ctx: ctx, onUpdate: req.OnUpdate}
-	out, failure := t.guarded(ctx, c, in, req.OnPanic)
-	last := c.end()
-	if failure == nil {
-		return answer(out)
-	}
-	return failed(out, last, failure), nil
-}
-
-// decode checks the arguments and decodes them, or says what does not fit. They
-// were checked before they came here, where every problem is listed; this is the
-// second lock on the door, by the generator's own validator, which costs a tool
-// nothing to start with (see package schema/validate).
-func (t *function[In, Out]) decode(input json.RawMessage) (in In, misfit string) {
-	for _, p := range schema.CheckJSON(input, len(input)) {
-		misfit += "\n- " + p.String()
-	}
-	if misfit != "" {
-		return in, misfit
-	}
-	var doc any
-	if err := json.Unmarshal(input, &doc); err != nil {
-		return in, "\n- " + err.Error()
-	}
-	if err := t.arguments.Validate(doc); err != nil {
-		return in, "\n- " + err.Error()
-	}
-	// encoding/json takes a member for a field whatever its case; the schema
-	// has refused those. What is unknown to the type is refused here.
-	dec := json.NewDecoder(bytes.NewReader(input))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&in); err != nil {
-		return in, "\n- " + err.Error()
-	}
-	return in, ""
-}
-
-// guarded calls the function and turns a panic into an error.
-func (t *function[In, Out]) guarded(ctx context.Context, c *Call, in In, onPanic func(any, []byte)) (out Out, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			if onPanic != nil {
-				onPanic(v, debug.Stack())
-			}
-			// Addresses would make the same panic read differently every time,
-			// and tell a model nothing.
-			addresses := regexp.MustCompile(`0x[0-9a-fA-F]+`)
-			err = errors.New("panic: " + addresses.ReplaceAllString(fmt.Sprint(v), "0x…"))
+	return guarded(req.OnPanic, func() (Result, error) {
+		out, failure := t.fn(ctx, c, in)
+		last := c.end()
+		if failure == nil {
+			return answer(out)
 		}
-	}()
-	return t.fn(ctx, c, in)
+		return failed(out, last, failure), nil
+	}, func(panicked error) Result {
+		return failed(nil, c.end(), panicked)
+	})
 }
 
 // answer turns what a function returned without an error into a result. Its
@@ -236,7 +211,11 @@ func failed(out any, last []agui.Part, failure error) Result {
 			partial = produced
 		}
 	}
-	r := call.Failure(call.KindToolError, failure.Error(), partial...)
+	sentence := failure.Error()
+	if strings.TrimSpace(sentence) == "" {
+		sentence = "The tool failed and did not say why."
+	}
+	r := call.Failure(call.KindToolError, sentence, partial...)
 	r.Extra = extra
 	return r
 }

@@ -38,6 +38,16 @@ func returning[Out any](out Out, err error) Tool {
 	return Define("t", "d", func(context.Context, *Call, struct{}) (Out, error) { return out, err })
 }
 
+// speechless is an error that cannot be read when it is nil.
+type speechless struct{ words string }
+
+func (s *speechless) Error() string { return s.words }
+
+// unwritable panics when it is written.
+type unwritable struct{}
+
+func (unwritable) MarshalJSON() ([]byte, error) { panic("no words") }
+
 func TestWhatAFunctionReturns(t *testing.T) {
 	png := []byte("\x89PNG\r\n\x1a\n...")
 	image := agui.MediaOf(png)
@@ -57,6 +67,9 @@ func TestWhatAFunctionReturns(t *testing.T) {
 		{"nothing", returning[any](nil, nil), []agui.Part{agui.Text("null")}, nil, ""},
 		{"a result", returning(Result{Content: []agui.Part{image}, Extra: []agui.Part{Reminder("r")}}, nil), []agui.Part{image}, []agui.Part{Reminder("r")}, ""},
 		{"a result that says error", returning(Result{Content: []agui.Part{agui.Text("x")}, IsError: true}, nil), []agui.Part{agui.Text("x")}, nil, call.KindToolError},
+		{"an error without words", returning("", errors.New(" ")), []agui.Part{agui.Text("The tool failed and did not say why.")}, nil, call.KindToolError},
+		{"an error whose words panic", returning("", error((*speechless)(nil))), []agui.Part{agui.Text("panic: runtime error: invalid memory address or nil pointer dereference")}, nil, call.KindToolError},
+		{"a value whose JSON panics", returning(unwritable{}, nil), []agui.Part{agui.Text("panic: no words")}, nil, call.KindToolError},
 		{"an error", returning("", failure), []agui.Part{agui.Text("no luck")}, nil, call.KindToolError},
 		{"text and an error", returning("half", failure), []agui.Part{agui.Text("half"), agui.Text("\nno luck")}, nil, call.KindToolError},
 		{"a result and an error", returning(Result{Content: []agui.Part{image}, Extra: []agui.Part{Reminder("r")}}, failure), []agui.Part{image, agui.Text("\nno luck")}, []agui.Part{Reminder("r")}, call.KindToolError},
@@ -113,9 +126,9 @@ func TestInputIsCheckedAgain(t *testing.T) {
 	}, EditInput(func(s *jsonschema.Schema) { s.Properties["a"].Enum = []any{"x", "y"} }))
 	for in, want := range map[string]string{
 		`{"a":"x","b":1}`:    "x",
-		`{"A":"x"}`:          "The arguments do not fit:\n- validating root: unexpected additional properties [\"A\"]",
-		`{"a":"z","b":1}`:    "The arguments do not fit:\n- validating root: validating /properties/a: enum: z does not equal any of: [x y]",
-		`{"a":"x","b":""}`:   "The arguments do not fit:\n- validating root: validating /properties/b: type:  has type \"string\", want \"integer\"",
+		`{"A":"x"}`:          "The arguments do not fit:\n- lacks \"a\"\n- /A: is unknown",
+		`{"a":"z","b":1}`:    "The arguments do not fit:\n- /a: enum: z does not equal any of: [x y]",
+		`{"a":"x","b":""}`:   "The arguments do not fit:\n- /b: type:  has type \"string\", want \"integer\"",
 		`{"a":"x","a":""}`:   "The arguments do not fit:\n- /a: is given twice",
 		`{"a":"x","b":1e30}`: "The arguments do not fit:\n- json: cannot unmarshal number 1e30 into Go struct field .b of type int",
 		``:                   "The arguments do not fit:\n- is empty and not JSON; an object without members is {}",
@@ -162,7 +175,14 @@ func TestDefinePanics(t *testing.T) {
 		`chan int`: func() {
 			Define("t", "d", func(context.Context, *Call, struct{ C chan int }) (string, error) { return "", nil })
 		},
-		`tool.loop`:                   func() { Define("t", "d", func(context.Context, *Call, loop) (string, error) { return "", nil }) },
+		`tool.loop`: func() { Define("t", "d", func(context.Context, *Call, loop) (string, error) { return "", nil }) },
+		`tool: "t": there is no function`: func() {
+			Define[text, string]("t", "d", nil)
+		},
+		`tool: "t": type *call.Result: a result is returned as a value`: func() { returning[*Result](nil, nil) },
+		`tool: "t": type tool.text: an option: runtime error: invalid memory address`: func() {
+			Define("t", "d", func(context.Context, *Call, text) (string, error) { return "", nil }, EditInput(func(s *jsonschema.Schema) { s.Properties["txet"].Pattern = "x" }))
+		},
 		`func()`:                      func() { returning(struct{ F func() }{}, nil) },
 		`arguments are a JSON object`: func() { Define("t", "d", func(context.Context, *Call, string) (string, error) { return "", nil }) },
 		`error parsing regexp`: func() {
@@ -216,6 +236,24 @@ func TestUpdates(t *testing.T) {
 	}
 }
 
+// A tool may go on writing into the list of an update that nobody has read yet.
+func TestUpdateIsACopy(t *testing.T) {
+	var first Update
+	tl := Define("t", "d", func(_ context.Context, c *Call, _ struct{}) (string, error) {
+		parts := []agui.Part{agui.Text("half")}
+		c.Update(Update{Content: parts})
+		parts[0] = agui.Text("whole")
+		return "", errors.New("e")
+	})
+	r, err := tl.Run(t.Context(), Request{Input: json.RawMessage("{}"), OnUpdate: func(u Update) { first = u }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := first.Content[0].Text + " " + r.Content[0].Text; got != "half half" {
+		t.Errorf("update and result hold %q", got)
+	}
+}
+
 func TestUpdateIsDroppedOnceTheContextIsDone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	tl := Define("t", "d", func(_ context.Context, c *Call, _ struct{}) (string, error) {
@@ -248,6 +286,8 @@ func TestHooks(t *testing.T) {
 	if diff := cmp.Diff([]agui.Part{agui.Text("x"), Reminder("inner"), Reminder("outer")}, r.Contents()); diff != "" {
 		t.Errorf("contents (-want +got):\n%s", diff)
 	}
+	replaced := Wrap(returning("x", nil), Hooks{After: func(context.Context, Info, Request, Result) Result { return Result{} }})
+	run(t, replaced, "{}") // which asks for the call_id
 	denied := run(t, Wrap(returning("x", nil), hooks("guard", errors.New("not on Sundays"))), "{}")
 	if denied.Kind() != call.KindDeclined || denied.Content[0].Text != "The call was denied: not on Sundays" || len(denied.Extra) != 1 {
 		t.Errorf("denied = %+v", denied)

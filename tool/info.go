@@ -52,11 +52,13 @@ type Annotations struct {
 	OpenWorld bool `json:"openWorld,omitempty"`
 }
 
+var errName = errors.New("the name is not 1 to 64 of A-Z, a-z, 0-9, _ and -")
+
 // validate says why a tool may not bear this info.
 func (i Info) validate() error {
 	switch {
 	case !call.ValidToolName(i.Name):
-		return errors.New("the name is not 1 to 64 of A-Z, a-z, 0-9, _ and -")
+		return errName
 	case i.Kind == KindServer && i.ServerType == "":
 		return errors.New("a server tool has a server type, such as web_search")
 	}

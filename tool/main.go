@@ -2,7 +2,6 @@ package tool
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -39,8 +38,9 @@ const (
 // stdin; updates and the result go out as messages on the file descriptor that
 // TOOLFLEET_FD names. Without it, by hand in a terminal, the answer is printed
 // on stdout and progress on stderr. A single tool answers whatever name was
-// called; of several, TOOLFLEET_TOOL chooses. With --describe the tools' infos
-// are printed as a JSON list. SIGTERM and SIGINT cancel the function's context,
+// called; of several, TOOLFLEET_TOOL chooses. With --describe the tools' files are
+// printed, ready to be loaded by a fleet, and with a name behind it that tool's
+// alone. SIGTERM and SIGINT cancel the function's context,
 // from the function's first look at it on, and 20 ms after the start at the
 // latest; a signal before that ends the process.
 func Main(tools ...Tool) {
@@ -62,11 +62,16 @@ type program struct {
 }
 
 func (p program) run(ctx context.Context) int {
-	switch {
-	case len(p.args) == 1 && p.args[0] == "--describe":
-		return p.describe()
-	case len(p.args) > 0:
-		return p.fail(exitUsage, errors.New("usage: a JSON object on stdin, or --describe"))
+	if err := p.check(); err != nil {
+		return p.fail(exitUsage, err)
+	}
+	switch n := len(p.args); {
+	case n == 1 && p.args[0] == "--describe":
+		return p.describe("")
+	case n == 2 && p.args[0] == "--describe":
+		return p.describe(p.args[1])
+	case n > 0:
+		return p.fail(exitUsage, errors.New("usage: a JSON object on stdin, or --describe [tool]"))
 	}
 	t, err := p.choose()
 	if err != nil {
@@ -92,11 +97,41 @@ func (p program) run(ctx context.Context) int {
 	return p.serve(ctx, t, req, out)
 }
 
+// check says why these tools can be served by no one. A type of its author's own
+// has not been through [Define].
+func (p program) check() error {
+	if len(p.tools) == 0 {
+		return errors.New("this program has no tools")
+	}
+	seen := map[string]bool{}
+	for _, name := range p.names() {
+		switch {
+		case !call.ValidToolName(name):
+			return fmt.Errorf("tool: %q: %w", name, errName)
+		case seen[name]:
+			return fmt.Errorf("tool: %q: two tools have this name", name)
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
+// answer runs a tool. A type of its author's own may panic as a function may.
+func (p program) answer(ctx context.Context, t Tool, req Request) (Result, error) {
+	return guarded(req.OnPanic, func() (Result, error) {
+		return t.Run(ctx, req)
+	}, func(panicked error) Result {
+		r := call.Failure(call.KindToolError, panicked.Error())
+		r.CallID = req.ID
+		return r
+	})
+}
+
 // serve answers with messages.
 func (p program) serve(ctx context.Context, t Tool, req Request, out io.Writer) int {
 	updates := newSender(out)
 	req.OnUpdate = updates.send
-	r, err := t.Run(ctx, req)
+	r, err := p.answer(ctx, t, req)
 	updates.close()
 	if err == nil {
 		err = p.deliver(r, out)
@@ -135,7 +170,7 @@ func (p program) print(ctx context.Context, t Tool, req Request) int {
 	req.OnUpdate = func(u Update) {
 		fmt.Fprintln(p.stderr, strings.TrimSpace(fmt.Sprintf("%v/%v %s", u.Current, u.Total, u.Message)))
 	}
-	r, err := t.Run(ctx, req)
+	r, err := p.answer(ctx, t, req)
 	if err != nil {
 		return p.fail(exitFailed, err)
 	}
@@ -163,28 +198,20 @@ func (p program) choose() (Tool, error) {
 		return p.tools[0], nil
 	}
 	name := p.getenv(EnvTool)
-	var names []string
 	for _, t := range p.tools {
 		if nameOf(t) == name {
 			return t, nil
 		}
-		names = append(names, nameOf(t))
 	}
-	return nil, fmt.Errorf("set %s to one of: %s", EnvTool, strings.Join(names, ", "))
+	return nil, fmt.Errorf("set %s to one of: %s", EnvTool, strings.Join(p.names(), ", "))
 }
 
-func (p program) describe() int {
-	infos := make([]Info, len(p.tools))
+func (p program) names() []string {
+	names := make([]string, len(p.tools))
 	for i, t := range p.tools {
-		infos[i] = t.Info()
+		names[i] = nameOf(t)
 	}
-	enc := json.NewEncoder(p.stdout)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(infos); err != nil {
-		return p.fail(exitFailed, err)
-	}
-	return exitOK
+	return names
 }
 
 func (p program) panicked(value any, stack []byte) {

@@ -3,7 +3,6 @@ package tool
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +24,11 @@ import (
 const asTool = "TOOLFLEET_TEST_AS_TOOL"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asTool) != "" {
+	switch os.Getenv(asTool) {
+	case "":
+	case "described":
+		Main(Described...)
+	default:
 		Main(echo, waits)
 	}
 	goleak.VerifyTestMain(m)
@@ -107,7 +110,7 @@ func TestMainByHand(t *testing.T) {
 		{"text and media", []Tool{mixed}, nil, nil, `{}`, ran{0, "see:\n", "(a part of type document is not shown)\n", ""}},
 		{"chosen", []Tool{echo, png}, nil, map[string]string{EnvTool: "echo"}, `{"text":"hi"}`, ran{0, "hi\n", "1/2 thinking\n", ""}},
 		{"not chosen", []Tool{echo, png}, nil, nil, `{}`, ran{2, "", "set TOOLFLEET_TOOL to one of: echo, t\n", ""}},
-		{"misused", []Tool{echo}, []string{"-x"}, nil, ``, ran{2, "", "usage: a JSON object on stdin, or --describe\n", ""}},
+		{"misused", []Tool{echo}, []string{"-x"}, nil, ``, ran{2, "", "usage: a JSON object on stdin, or --describe [tool]\n", ""}},
 		{"too long", []Tool{echo}, nil, nil, `{"text":"` + strings.Repeat("x", call.MaxArguments) + `"}`, ran{1, "The arguments do not fit:\n- is not JSON: unexpected end of JSON input (at byte 1048577)\n", "", ""}},
 		{"infrastructure", []Tool{returning[any](func() {}, nil)}, nil, nil, `{}`, ran{1, "", "tool: encode: json: unsupported type: func()\n", ""}},
 	} {
@@ -120,14 +123,43 @@ func TestMainByHand(t *testing.T) {
 	}
 }
 
-func TestMainDescribes(t *testing.T) {
-	got := runProgram(t, []Tool{echo, waits}, []string{"--describe"}, nil, "")
-	var infos []Info
-	if err := json.Unmarshal([]byte(got.stdout), &infos); err != nil || got.code != 0 {
-		t.Fatalf("code %d, %v: %s", got.code, err, got.stdout)
+// own is a Tool of its author's own.
+type own struct {
+	info Info
+	run  func(Request) (Result, error)
+}
+
+func (o own) Info() Info { return o.info }
+
+func (o own) Run(_ context.Context, req Request) (Result, error) { return o.run(req) }
+
+func TestMainServesTypesOfTheirOwn(t *testing.T) {
+	var late func(Update)
+	tl := own{Info{Name: "own"}, func(req Request) (Result, error) {
+		req.OnUpdate(Update{Message: "here"})
+		late = req.OnUpdate
+		panic("own goal")
+	}}
+	got := runProgram(t, []Tool{tl}, nil, map[string]string{EnvFD: "3", EnvCallID: "c1"}, `{}`)
+	late(Update{Message: "late"})
+	want := `{"type":"update","message":"here"}
+{"type":"result","call_id":"c1","content":[{"type":"text","text":"panic: own goal"}],"is_error":true}
+`
+	if got.messages != want || got.code != 0 || !strings.Contains(got.stderr, "TestMainServesTypesOfTheirOwn") {
+		t.Errorf("code %d, messages %s\nstderr %s", got.code, got.messages, got.stderr)
 	}
-	if len(infos) != 2 || infos[0].Name != "echo" || infos[1].Name != "waits" {
-		t.Errorf("infos = %+v", infos)
+}
+
+func TestMainRefusesToolsThatCannotBeServed(t *testing.T) {
+	for want, tools := range map[string][]Tool{
+		"this program has no tools":                nil,
+		`tool: "echo": two tools have this name`:   {echo, waits, echo},
+		`tool: "my tool": the name is not 1 to 64`: {own{info: Info{Name: "my tool"}}},
+		`there is no tool "cho" here, but: echo`:   {echo},
+	} {
+		if got := runProgram(t, tools, []string{"--describe", "cho"}, nil, ""); got.code != 2 || !strings.HasPrefix(got.stderr, want) {
+			t.Errorf("code %d, stderr %q, want %q", got.code, got.stderr, want)
+		}
 	}
 }
 

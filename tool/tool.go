@@ -41,7 +41,8 @@ type Request struct {
 	// Input is the text of the arguments, a JSON object.
 	Input json.RawMessage
 	// OnUpdate takes progress; nil when nobody listens. It returns at once
-	// and may be called from any goroutine.
+	// and may be called from any goroutine. It may read an update's content
+	// later, so whoever calls it does not write into that again.
 	OnUpdate func(Update)
 	// OnPanic takes the stack of a panic that became an error result, for a
 	// log: a model has no use for it. Nil drops it.
@@ -93,7 +94,9 @@ func (t hooked) Run(ctx context.Context, req Request) (Result, error) {
 	if err != nil || t.hooks.After == nil {
 		return r, err
 	}
-	return t.hooks.After(ctx, t.Info(), req, r), nil
+	r = t.hooks.After(ctx, t.Info(), req, r)
+	r.CallID = req.ID // also of a result that the hook made
+	return r, nil
 }
 
 func (t hooked) run(ctx context.Context, req Request) (Result, error) {
