@@ -40,15 +40,6 @@ type lane struct {
 	first, last  *entry
 }
 
-// address is where a call of the lane is.
-func (ln *lane) address() queue.Address {
-	a := queue.Address{Class: ln.class.name, Priority: call.PriorityInteractive, Tenant: ln.tenant.name, Tool: ln.tool.name}
-	if ln.batch {
-		a.Priority = call.PriorityBatch
-	}
-	return a
-}
-
 // class finds a class, or makes it.
 func (l *line) class(name string) *class {
 	if name == "" {
