@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/results"
 )
 
@@ -19,3 +20,18 @@ func Visit(ctx context.Context, k *Keeper, u results.Unfinished, now time.Time) 
 	k.Logger, k.settle = slog.New(slog.DiscardHandler), settleTime
 	return (&round{Keeper: k, now: now, alive: map[results.Worker]bool{}}).visit(ctx, u)
 }
+
+// Deafen makes an elected scheduler forget a call, in a term that began long ago.
+func Deafen(s *Scheduler, key call.Key) {
+	t := s.term.Load()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.line.forget(t.line.calls[idOf(key)])
+	t.began = t.began.Add(-doubtAfter)
+}
+
+// Waits reports whether an elected scheduler knows that a call waits.
+func Waits(s *Scheduler, key call.Key) bool { return s.standing(key) == inLine }
+
+// DoubtPause is doubtPause.
+const DoubtPause = doubtPause

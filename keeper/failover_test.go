@@ -193,3 +193,27 @@ func TestALostJobIsScheduledAgain(t *testing.T) {
 	f.await(p, refOf(never), refOf(lost))
 	f.once(refOf(never), refOf(lost))
 }
+
+// TestASchedulerThatIsDeafReadsAnew has a call that waits and that the scheduler
+// does not know of. When a keeper has seen that often enough, it runs.
+func TestASchedulerThatIsDeafReadsAnew(t *testing.T) {
+	f := newFleet(t)
+	p := f.join(nil)
+	f.elected(p)
+	job := newJob("default", "tool", "unheard")
+	ref := f.submit(p, job) // no worker: it waits
+	for !keeper.Waits(p.scheduler, ref.Key) {
+		if t.Context().Err() != nil {
+			t.Fatal("it does not wait")
+		}
+	}
+	keeper.Deafen(p.scheduler, ref.Key)
+	f.work(p, 1, nil)
+	k := &keeper.Keeper{Log: p.log, Queue: p.queue, Registry: p.registry, Scheduler: p.scheduler}
+	u := results.Unfinished{Ref: ref, Tool: "tool", Admitted: job.Admitted, Pause: keeper.DoubtPause}
+	if err := keeper.Visit(t.Context(), k, u, time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	f.await(p, ref)
+	f.once(ref)
+}

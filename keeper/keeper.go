@@ -44,6 +44,9 @@ const (
 	// may die, every shortPause.
 	shortPause = 2 * time.Second
 	longPause  = 30 * time.Second
+	// doubtPause is the pause, a few looks after a call was queued, from which on
+	// the scheduler must have heard of it.
+	doubtPause = 4 * shortPause
 )
 
 // Run keeps house until ctx is done. A step that fails is logged once and done

@@ -88,12 +88,17 @@ func (r *round) queued(ctx context.Context, u results.Unfinished, alive bool) (b
 	if u.Refused || alive && r.now.Sub(u.Claimed) < claimTime {
 		return alive, nil
 	}
+	known := placed
 	if r.Scheduler != nil {
-		if waits, elected := r.Scheduler.held(u.Key); waits || !elected {
+		if known = r.Scheduler.standing(u.Key); known == inLine || known == elsewhere {
 			return true, nil
 		}
 	}
-	return r.Queue.Has(ctx, queue.Address{Class: u.Class, Tenant: u.Tenant, Tool: u.Tool, Key: u.Key})
+	there, err := r.Queue.Has(ctx, queue.Address{Class: u.Class, Tenant: u.Tenant, Tool: u.Tool, Key: u.Key})
+	if there && known == unheard && u.Pause >= doubtPause {
+		r.Scheduler.doubt()
+	}
+	return there, err
 }
 
 // ask fills in what the registry knows of the workers.

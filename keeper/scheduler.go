@@ -87,17 +87,47 @@ func (s *Scheduler) Schedule(ctx context.Context, job catalog.Job) error {
 	return err
 }
 
-// held says what this process knows of a call: that it waits, or that it cannot
-// tell. elected is false while another process schedules.
-func (s *Scheduler) held(key call.Key) (waits, elected bool) {
+// standing is what this process knows of where a call is.
+type standing int
+
+const (
+	elsewhere standing = iota // another process schedules, and knows
+	unheard
+	inLine // it waits
+	placed // in READY, or on its way there
+)
+
+func (s *Scheduler) standing(key call.Key) standing {
 	t := s.term.Load()
 	if t == nil {
-		return false, false
+		return elsewhere
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e := t.line.calls[idOf(key)]
-	return e != nil && !e.ready, true
+	switch e := t.line.calls[idOf(key)]; {
+	case e == nil:
+		return unheard
+	case e.ready:
+		return placed
+	}
+	return inLine
+}
+
+// doubtAfter is how old a term has to be to be doubted, so that terms that are
+// doubted again and again leave time to work.
+const doubtAfter = time.Minute
+
+// errDeaf ends a term that has not heard of a call.
+var errDeaf = errors.New("keeper: a call in the queue is not known to the scheduler")
+
+// doubt says that a call is in the queue, and has been for longer than it takes
+// to hear of it, and is unknown: the term ends, and the next reads the queue
+// anew. Nothing that we know of makes a reader deaf; one that was would keep
+// the lease and have calls wait for ever.
+func (s *Scheduler) doubt() {
+	if t := s.term.Load(); t != nil && time.Since(t.began) > doubtAfter {
+		t.end(errDeaf)
+	}
 }
 
 // serve is one term of office.
@@ -111,13 +141,15 @@ func (s *Scheduler) serve(ctx context.Context) {
 		}
 		return
 	}
+	own, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	t.began, t.end = time.Now(), end
 	s.term.Store(t)
 	defer s.term.Store(nil)
 	s.Logger.Info("this process schedules", "id", s.ID)
-	began := time.Now()
-	err := t.run(ctx)
+	err := t.run(own)
 	if ctx.Err() == nil {
-		s.Logger.Warn("scheduling ended; another try follows", "after", time.Since(began), "error", err)
+		s.Logger.Warn("scheduling ended; another try follows", "after", time.Since(t.began), "error", err)
 		return
 	}
 	s.Logger.Info("this process schedules no more", "id", s.ID)

@@ -54,6 +54,7 @@ type process struct {
 	log       *results.Log
 	queue     *queue.Queue
 	scheduler *keeper.Scheduler
+	registry  *queue.Registry
 	nc        *nats.Conn
 	// stop ends it as a signal does.
 	stop func()
@@ -73,13 +74,12 @@ func (f *fleet) join(share func(string) (int, int)) *process {
 	if p.queue, err = queue.Open(f.Context(), js, queue.Options{}); err != nil {
 		f.Fatal(err)
 	}
-	registry, err := queue.OpenRegistry(f.Context(), js, queue.Options{})
-	if err != nil {
+	if p.registry, err = queue.OpenRegistry(f.Context(), js, queue.Options{}); err != nil {
 		f.Fatal(err)
 	}
 	logger := slog.New(slog.NewTextHandler(f.Output(), nil))
 	p.scheduler = &keeper.Scheduler{Log: p.log, Queue: p.queue, Share: share, Logger: logger}
-	k := &keeper.Keeper{Log: p.log, Queue: p.queue, Registry: registry, Scheduler: p.scheduler, Logger: logger}
+	k := &keeper.Keeper{Log: p.log, Queue: p.queue, Registry: p.registry, Scheduler: p.scheduler, Logger: logger}
 	keeper.SetSettle(k, time.Second)
 	ctx, cancel := context.WithCancel(f.Context())
 	var g errgroup.Group

@@ -32,6 +32,9 @@ const (
 // term is a scheduler while it is elected.
 type term struct {
 	*Scheduler
+	began time.Time
+	// end ends the term; another follows.
+	end context.CancelCauseFunc
 	// wake has one entry when there may be something to move, look when slots
 	// should be counted.
 	wake, look chan struct{}
