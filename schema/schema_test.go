@@ -70,6 +70,7 @@ type everything struct {
 	Time     *time.Time       `json:"time"`
 	Address  netip.Addr       `json:"address"`
 	Big      *big.Int         `json:"big"`
+	Number   json.Number      `json:"number"`
 	Level    slog.Level       `json:"level"`
 	Any      any              `json:"any"`
 	Inner    *struct {
@@ -90,7 +91,7 @@ func TestFor(t *testing.T) {
 	var want, have any
 	for raw, v := range map[string]*any{string(got): &have, `{
 		"type": "object", "additionalProperties": false,
-		"required": ["text","bytes","blob","blobs","raw","rawToo","list","time","address","big","level","any","inner"],
+		"required": ["text","bytes","blob","blobs","raw","rawToo","list","time","address","big","number","level","any","inner"],
 		"properties": {
 			"text": {"type":"string","description":"the text"},
 			"optional": {"type":"integer","minimum":-128,"maximum":127},
@@ -100,7 +101,7 @@ func TestFor(t *testing.T) {
 			"raw": true, "rawToo": true,
 			"list": {"type":"array","items":{"type":"string"}},
 			"map": {"type":"object","additionalProperties":{"type":"array","items":{"type":"integer"}}},
-			"time": {"type":"string"}, "address": {"type":"string"}, "big": {"type":"string"}, "level": {"type":"string"},
+			"time": {"type":"string"}, "address": {"type":"string"}, "big": {"type":"integer"}, "number": {"type":"number"}, "level": {"type":"string"},
 			"any": true,
 			"inner": {"type":"object","additionalProperties":false,"required":["array"],"properties":{
 				"array": {"type":"array","items":{"type":"boolean"},"minItems":2,"maxItems":2}}}
@@ -126,5 +127,39 @@ func TestOfRefuses(t *testing.T) {
 		if _, err := Of(typ); err == nil || !strings.Contains(err.Error(), typ.String()) {
 			t.Errorf("%s: error %v", typ, err)
 		}
+	}
+}
+
+type Named string
+
+type point struct{ X, Y int }
+
+// TestOfRefusesWhatTheGeneratorReadsOtherwise has types that are fine in
+// encoding/json, and of which the generator would make the schema of something
+// else.
+func TestOfRefusesWhatTheGeneratorReadsOtherwise(t *testing.T) {
+	for want, typ := range map[string]reflect.Type{
+		"error is an interface with methods": reflect.TypeFor[struct{ E []error }](),
+		"the field N of struct": reflect.TypeFor[struct {
+			N int `json:"n,omitempty,string"`
+		}](),
+		"the embedded field point of struct": reflect.TypeFor[struct {
+			point `json:"p"`
+		}](),
+		"the embedded field Named of struct": reflect.TypeFor[struct{ Named }](),
+		`are both called "X" in JSON`: reflect.TypeFor[struct {
+			point
+			Z int `json:"X"`
+		}](),
+	} {
+		if _, err := Of(typ); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", typ, err, want)
+		}
+	}
+	if _, err := For[struct {
+		point `json:",inline"`
+		E     error `json:"-"`
+	}](); err != nil {
+		t.Error(err)
 	}
 }

@@ -231,9 +231,20 @@ func parts(out any) ([]agui.Part, error) {
 		}
 		return []agui.Part{agui.MediaOf(out)}, nil
 	}
-	raw, err := encode(out)
+	raw, err := encode(addressable(out))
 	if err != nil {
 		return nil, err
 	}
 	return []agui.Part{agui.Text(string(raw))}, nil
+}
+
+// addressable is a pointer to a value like out, so that encoding/json finds the
+// methods of pointers to what is inside: without, a big.Int is written as {}.
+func addressable(out any) any {
+	if out == nil {
+		return nil
+	}
+	p := reflect.New(reflect.TypeOf(out))
+	p.Elem().Set(reflect.ValueOf(out))
+	return p.Interface()
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"strings"
 	"sync"
 	"testing"
@@ -64,6 +65,7 @@ func TestWhatAFunctionReturns(t *testing.T) {
 		{"no bytes", returning([]byte{}, nil), nil, nil, ""},
 		{"a struct", returning(text{"<é>"}, nil), []agui.Part{agui.Text(`{"text":"<é>"}`)}, nil, ""},
 		{"a number", returning(7, nil), []agui.Part{agui.Text("7")}, nil, ""},
+		{"a number of many digits", returning(struct{ N big.Int }{*big.NewInt(7)}, nil), []agui.Part{agui.Text(`{"N":7}`)}, nil, ""},
 		{"nothing", returning[any](nil, nil), []agui.Part{agui.Text("null")}, nil, ""},
 		{"a result", returning(Result{Content: []agui.Part{image}, Extra: []agui.Part{Reminder("r")}}, nil), []agui.Part{image}, []agui.Part{Reminder("r")}, ""},
 		{"a result that says error", returning(Result{Content: []agui.Part{agui.Text("x")}, IsError: true}, nil), []agui.Part{agui.Text("x")}, nil, call.KindToolError},
