@@ -35,3 +35,11 @@ func Waits(s *Scheduler, key call.Key) bool { return s.standing(key) == inLine }
 
 // DoubtPause is doubtPause.
 const DoubtPause = doubtPause
+
+// OnDoubt has f called in place of the end of a term that is doubted, and makes
+// it old enough for that.
+func OnDoubt(s *Scheduler, f func()) {
+	t := s.term.Load()
+	t.began = t.began.Add(-doubtAfter)
+	t.end = func(error) { f() }
+}

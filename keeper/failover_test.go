@@ -217,3 +217,32 @@ func TestASchedulerThatIsDeafReadsAnew(t *testing.T) {
 	f.await(p, ref)
 	f.once(ref)
 }
+
+// TestAnEndIsNoDoubt has a call that has ended when a keeper comes to it, and
+// whose job is still there: the term goes on.
+func TestAnEndIsNoDoubt(t *testing.T) {
+	f := newFleet(t)
+	p := f.join(nil)
+	f.elected(p)
+	ended := newJob("default", "tool", "ended")
+	if _, err := p.log.Admit(t.Context(), ended); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.log.Finish(t.Context(), refOf(ended), "c", call.Cancelled("enough")); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.queue.Push(t.Context(), ended); err != nil {
+		t.Fatal(err)
+	}
+	for !p.log.HasEnded(refOf(ended)) {
+		if t.Context().Err() != nil {
+			t.Fatal("the end is not told")
+		}
+	}
+	keeper.OnDoubt(p.scheduler, func() { t.Error("the term was ended") })
+	k := &keeper.Keeper{Log: p.log, Queue: p.queue, Registry: p.registry, Scheduler: p.scheduler}
+	u := results.Unfinished{Ref: refOf(ended), Tool: "tool", Admitted: ended.Admitted, Pause: keeper.DoubtPause}
+	if err := keeper.Visit(t.Context(), k, u, time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+}

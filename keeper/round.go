@@ -95,7 +95,7 @@ func (r *round) queued(ctx context.Context, u results.Unfinished, alive bool) (b
 		}
 	}
 	there, err := r.Queue.Has(ctx, queue.Address{Class: u.Class, Tenant: u.Tenant, Tool: u.Tool, Key: u.Key})
-	if there && known == unheard && u.Pause >= doubtPause {
+	if there && known == unheard && u.Pause >= doubtPause && !r.Log.HasEnded(u.Ref) { // it may have, just now
 		r.Scheduler.doubt()
 	}
 	return there, err
