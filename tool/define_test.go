@@ -190,6 +190,9 @@ func TestDefinePanics(t *testing.T) {
 		`error parsing regexp`: func() {
 			Define("t", "d", func(context.Context, *Call, text) (string, error) { return "", nil }, EditInput(func(s *jsonschema.Schema) { s.Properties["text"].Pattern = "(" }))
 		},
+		`tool: "w": the config of server type x is no JSON object`: func() {
+			DefineServer(Info{Name: "w", ServerType: "x", ServerConfig: json.RawMessage(` []`)})
+		},
 		`tool: "w": a server tool has a server type`: func() { DefineServer(Info{Name: "w"}) },
 	} {
 		func() {

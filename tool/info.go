@@ -1,8 +1,10 @@
 package tool
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"github.com/toolfleet/toolfleet/call"
 )
@@ -61,6 +63,8 @@ func (i Info) validate() error {
 		return errName
 	case i.Kind == KindServer && i.ServerType == "":
 		return errors.New("a server tool has a server type, such as web_search")
+	case i.ServerConfig != nil && (!json.Valid(i.ServerConfig) || bytes.TrimSpace(i.ServerConfig)[0] != '{'):
+		return fmt.Errorf("the config of server type %s is no JSON object", i.ServerType)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package tool
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -160,6 +161,13 @@ func TestMainRefusesToolsThatCannotBeServed(t *testing.T) {
 		if got := runProgram(t, tools, []string{"--describe", "cho"}, nil, ""); got.code != 2 || !strings.HasPrefix(got.stderr, want) {
 			t.Errorf("code %d, stderr %q, want %q", got.code, got.stderr, want)
 		}
+	}
+}
+
+func TestDescribeNamesTheToolThatCannotBeWritten(t *testing.T) {
+	got := runProgram(t, []Tool{echo, own{info: Info{Name: "own", InputSchema: json.RawMessage("{")}}}, []string{"--describe"}, nil, "")
+	if got.code != 1 || got.stdout != "" || !strings.HasPrefix(got.stderr, `tool: describe "own": `) {
+		t.Errorf("code %d, stdout %q, stderr %q", got.code, got.stdout, got.stderr)
 	}
 }
 

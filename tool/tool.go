@@ -51,7 +51,8 @@ type Request struct {
 
 // DefineServer declares a tool that the model's provider runs, such as
 // web_search. It is listed and advertised; Run always fails with
-// [ErrServerTool]. It panics when info has no valid name or no ServerType.
+// [ErrServerTool]. It panics when info has no valid name or no ServerType, or a
+// ServerConfig that is no object.
 func DefineServer(info Info) Tool {
 	info.Kind = KindServer
 	if err := info.validate(); err != nil {
