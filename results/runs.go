@@ -53,6 +53,10 @@ func (l *Log) WatchRun(ctx context.Context, run RunRef, cancel func(reason strin
 	return stop, nil
 }
 
+// runTimeout bounds the answer of a process that streams the run. It says
+// nothing but that it heard, so only one that hangs is slower.
+const runTimeout = 5 * time.Second
+
 // CancelRun asks whoever streams the run for its end, in whatever process that
 // is. It reports false when nobody does.
 func (l *Log) CancelRun(ctx context.Context, run RunRef, reason string) (bool, error) {
@@ -60,7 +64,7 @@ func (l *Log) CancelRun(ctx context.Context, run RunRef, reason string) (bool, e
 	if err != nil {
 		return false, err
 	}
-	ctx, done := context.WithTimeout(ctx, 2*time.Second)
+	ctx, done := context.WithTimeout(ctx, runTimeout)
 	defer done()
 	switch _, err := l.js.Conn().RequestWithContext(ctx, subject, []byte(reason)); {
 	case errors.Is(err, nats.ErrNoResponders):

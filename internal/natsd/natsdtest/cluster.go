@@ -3,7 +3,9 @@ package natsdtest
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
+	"strconv"
 	"testing"
 	"time"
 
@@ -56,21 +58,23 @@ func AwaitLeader(t testing.TB, js jetstream.JetStream) {
 	}
 }
 
-// FreePorts finds ports that nobody listens on at this moment.
+// FreePorts finds ports that nobody listens on at this moment. They are below
+// those that Linux gives to connections and to listeners that ask for any port:
+// one of these was taken by another test's connection before its server came.
 func FreePorts(t testing.TB, n int) []int {
 	t.Helper()
-	ports := make([]int, n)
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a moment, on loopback
+	var ports []int
+	for range 100 * n {
+		port := 15_000 + rand.IntN(15_000)                                             //nolint:gosec // no secret
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))) //nolint:noctx // a moment, on loopback
 		if err != nil {
-			t.Fatal(err)
+			continue // taken
 		}
 		defer l.Close()
-		addr, ok := l.Addr().(*net.TCPAddr)
-		if !ok {
-			t.Fatalf("%v is no TCP address", l.Addr())
+		if ports = append(ports, port); len(ports) == n {
+			return ports
 		}
-		ports[i] = addr.Port
 	}
-	return ports
+	t.Fatalf("no %d free ports", n)
+	return nil
 }
