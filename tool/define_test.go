@@ -332,3 +332,39 @@ func ExampleDefine() {
 	fmt.Println(r.IsError, r.Content[0].Text)
 	// Output: true you are there already
 }
+
+func ExampleWrap() {
+	remove := Define("delete", "Deletes a file.", func(_ context.Context, _ *Call, in struct {
+		Name string `json:"name"`
+	},
+	) (string, error) {
+		return "deleted " + in.Name, nil
+	})
+	careful := Wrap(remove, Hooks{
+		Before: func(_ context.Context, _ Info, req Request) error {
+			if strings.Contains(string(req.Input), "..") {
+				return errors.New("only files in here may be deleted")
+			}
+			return nil
+		},
+		After: func(_ context.Context, _ Info, _ Request, r Result) Result {
+			if !r.IsError {
+				r.Extra = append(r.Extra, Reminder("Say what you have deleted."))
+			}
+			return r
+		},
+	})
+	for _, input := range []string{`{"name":"a.txt"}`, `{"name":"../b.txt"}`} {
+		r, err := careful.Run(context.Background(), Request{Input: json.RawMessage(input)})
+		if err != nil {
+			panic(err) // the tool could not be served
+		}
+		text, _ := agui.Content{Parts: r.Contents()}.Flatten()
+		fmt.Println(text)
+	}
+	// Output:
+	// deleted a.txt
+	//
+	// Say what you have deleted.
+	// The call was denied: only files in here may be deleted
+}

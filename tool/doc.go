@@ -15,7 +15,8 @@
 // [Define] derives the JSON Schema of the arguments from the Go type when the
 // tool is made, so a type that has no schema fails a program at its start and
 // not in a conversation. [Main] reads the arguments from stdin, runs the
-// function, and answers on file descriptor 3; run by hand, it prints.
+// function, and answers on file descriptor 3; run by hand, it prints. With
+// --describe the program prints its tool files, for a fleet to load.
 //
 // A failing function is a result that says so: whatever it returns, also an
 // error, also a panic, reaches the model as text it can act on. A Go error
