@@ -39,8 +39,7 @@ func TestPain1ContainerdKilledWhileStarting(t *testing.T) {
 		stopDaemon(t, d)
 		d = startDaemon(t, state)
 		awaitReady(t, rt)
-		sweep(t, rt)
-		noLeftovers(t, rt)
+		sweepAll(t, rt)
 		if t.Failed() {
 			t.Fatalf("killed after %d steps of time", n)
 		}

@@ -70,8 +70,7 @@ func TestPain1WorkerKilledWhileStarting(t *testing.T) {
 		// In another place of a start, or of an end, each time.
 		<-time.After(time.Duration(n) * 20 * time.Millisecond)
 		kill()
-		sweep(t, rt)
-		noLeftovers(t, rt)
+		sweepAll(t, rt)
 		if t.Failed() {
 			t.Fatalf("killed after %d steps of time", n)
 		}
