@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -119,9 +120,20 @@ func (s server) page(ctx context.Context, filter string, seq uint64) ([]Entry, e
 }
 
 // lasts reads the last message of every kind of a log, in stream order, as they
-// stood at one moment.
+// stood at one moment. Three servers that have just made the stream, or lost one
+// of them, have nobody for a moment who answers: it asks again for a second.
 func (s server) lasts(ctx context.Context, ref Ref) ([]Entry, error) {
-	return s.batch(ctx, getRequest{MultiLast: []string{ref.subject("*")}, Batch: 16})
+	again := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(20*time.Millisecond),
+		backoff.WithMaxElapsedTime(time.Second),
+	)
+	return backoff.RetryWithData(func() ([]Entry, error) {
+		entries, err := s.batch(ctx, getRequest{MultiLast: []string{ref.subject("*")}, Batch: 16})
+		if err != nil && !errors.Is(err, nats.ErrNoResponders) {
+			err = backoff.Permanent(err)
+		}
+		return entries, err
+	}, backoff.WithContext(again, ctx))
 }
 
 // none reports whether there is no message on any of the subjects. Of an answer
