@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/toolfleet/toolfleet/agui"
@@ -29,8 +28,7 @@ type CallsCmd struct {
 type CallsListCmd struct {
 	Tool   string `help:"Only calls of this tool."`
 	Status string `help:"Only calls with this status, such as running or failed."`
-	Limit  int    `help:"How many at most." default:"50"`
-	Format string `help:"text: a table; json: a call a line." enum:"text,json" default:"text"`
+	ListFlags
 	FleetFlags
 }
 
@@ -40,48 +38,21 @@ func (c *CallsListCmd) Run(ctx context.Context, term *terminal) error {
 	if err != nil {
 		return err
 	}
-	if c.Limit < 1 {
-		return usagef("--limit must be at least 1")
-	}
-	w := tabwriter.NewWriter(term.out, 0, 0, 2, ' ', 0)
-	show := func(raw json.RawMessage) error { return agui.WriteLine(term.out, raw) }
-	if c.Format == "text" {
-		fmt.Fprintln(w, "ID\tTOOL\tSTATUS\tKIND\tADMITTED\tTOOK")
-		show = func(raw json.RawMessage) error { return tableLine(w, raw) }
-	}
-	query := url.Values{}
-	for name, value := range map[string]string{"tool": c.Tool, "status": c.Status} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
-	for left := c.Limit; left > 0; {
-		query.Set("limit", strconv.Itoa(min(left, maxPage)))
-		var page client.Lines
-		if err := fleet.Get(ctx, "/v1/calls?"+query.Encode(), &page); err != nil {
-			return err
-		}
-		for _, raw := range page.Calls {
-			if err := show(raw); err != nil {
-				return err
-			}
-		}
-		left -= len(page.Calls)
-		if page.Next == "" || len(page.Calls) == 0 {
-			break
-		}
-		query.Set("cursor", page.Next)
-	}
-	return w.Flush()
+	return c.show(ctx, term, listing{
+		page: func(ctx context.Context, query url.Values) ([]json.RawMessage, string, error) {
+			var page client.Lines
+			err := fleet.Get(ctx, "/v1/calls?"+query.Encode(), &page)
+			return page.Calls, page.Next, err
+		},
+		head: "ID\tTOOL\tSTATUS\tKIND\tADMITTED\tTOOK",
+		line: callLine,
+	}, map[string]string{"tool": c.Tool, "status": c.Status})
 }
 
-// maxPage is the largest page that the API gives.
-const maxPage = 1000
-
-func tableLine(w io.Writer, raw json.RawMessage) error {
-	var l client.Line
-	if err := json.Unmarshal(raw, &l); err != nil {
-		return fmt.Errorf("the fleet's list cannot be read: %w", err)
+func callLine(w io.Writer, raw json.RawMessage) error {
+	l, err := decodeEntry[client.Line](raw)
+	if err != nil {
+		return err
 	}
 	took := "-"
 	if l.Ended != nil {
@@ -137,8 +108,7 @@ func (c *CallsShowCmd) Run(ctx context.Context, term *terminal) error {
 	if v.Ended != nil {
 		ended = fmt.Sprintf("%s, after %s", v.Ended.Local().Format(time.DateTime), v.Ended.Sub(v.Admitted).Round(time.Millisecond))
 	}
-	w := tabwriter.NewWriter(term.err, 0, 0, 2, ' ', 0)
-	for _, row := range [][2]string{
+	err = writeFacts(term.err, [][2]string{
 		{"tool", v.Tool},
 		{"status", status},
 		{"kind", kindWord(v.Kind())},
@@ -148,10 +118,8 @@ func (c *CallsShowCmd) Run(ctx context.Context, term *terminal) error {
 		{"thread", v.ThreadID},
 		{"run", v.RunID},
 		{"tool call", v.ToolCallID},
-	} {
-		fmt.Fprintf(w, "%s\t%s\n", row[0], oneLine(row[1]))
-	}
-	if err := w.Flush(); err != nil || v.Result == nil {
+	})
+	if err != nil || v.Result == nil {
 		return err
 	}
 	parts := slices.Concat(v.Result.Content, v.Result.Extra)

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"strconv"
-	"text/tabwriter"
 	"time"
 
 	"github.com/toolfleet/toolfleet/agui"
@@ -25,9 +23,8 @@ type DeadCmd struct {
 
 // DeadListCmd lists dead letters.
 type DeadListCmd struct {
-	Tool   string `help:"Only calls of this tool."`
-	Limit  int    `help:"How many at most." default:"50"`
-	Format string `help:"text: a table; json: a letter a line." enum:"text,json" default:"text"`
+	Tool string `help:"Only calls of this tool."`
+	ListFlags
 	FleetFlags
 }
 
@@ -37,43 +34,21 @@ func (c *DeadListCmd) Run(ctx context.Context, term *terminal) error {
 	if err != nil {
 		return err
 	}
-	if c.Limit < 1 {
-		return usagef("--limit must be at least 1")
-	}
-	w := tabwriter.NewWriter(term.out, 0, 0, 2, ' ', 0)
-	show := func(raw json.RawMessage) error { return agui.WriteLine(term.out, raw) }
-	if c.Format == "text" {
-		fmt.Fprintln(w, "ID\tTOOL\tKIND\tATTEMPTS\tREDRIVE\tENDED")
-		show = func(raw json.RawMessage) error { return letterLine(w, raw) }
-	}
-	query := url.Values{}
-	if c.Tool != "" {
-		query.Set("tool", c.Tool)
-	}
-	for left := c.Limit; left > 0; {
-		query.Set("limit", strconv.Itoa(min(left, maxPage)))
-		var page client.Letters
-		if err := fleet.Get(ctx, "/v1/dead?"+query.Encode(), &page); err != nil {
-			return err
-		}
-		for _, raw := range page.Letters {
-			if err := show(raw); err != nil {
-				return err
-			}
-		}
-		left -= len(page.Letters)
-		if page.Next == "" || len(page.Letters) == 0 {
-			break
-		}
-		query.Set("cursor", page.Next)
-	}
-	return w.Flush()
+	return c.show(ctx, term, listing{
+		page: func(ctx context.Context, query url.Values) ([]json.RawMessage, string, error) {
+			var page client.Letters
+			err := fleet.Get(ctx, "/v1/dead?"+query.Encode(), &page)
+			return page.Letters, page.Next, err
+		},
+		head: "ID\tTOOL\tKIND\tATTEMPTS\tREDRIVE\tENDED",
+		line: letterLine,
+	}, map[string]string{"tool": c.Tool})
 }
 
 func letterLine(w io.Writer, raw json.RawMessage) error {
-	var l client.Letter
-	if err := json.Unmarshal(raw, &l); err != nil {
-		return fmt.Errorf("the fleet's list cannot be read: %w", err)
+	l, err := decodeEntry[client.Letter](raw)
+	if err != nil {
+		return err
 	}
 	fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", oneLine(l.ID), oneLine(l.Tool), kindWord(l.Kind), l.Attempts, redriveWord(&l), l.Filed.Local().Format(time.DateTime))
 	return nil
@@ -115,8 +90,7 @@ func (c *DeadShowCmd) Run(ctx context.Context, term *terminal) error {
 	if err := json.Unmarshal(raw, &l); err != nil {
 		return fmt.Errorf("the fleet's answer cannot be read: %w", err)
 	}
-	w := tabwriter.NewWriter(term.err, 0, 0, 2, ' ', 0)
-	rows := [][2]string{
+	facts := [][2]string{
 		{"tool", l.Tool},
 		{"kind", kindWord(l.Kind)},
 		{"message", l.Message},
@@ -132,12 +106,9 @@ func (c *DeadShowCmd) Run(ctx context.Context, term *terminal) error {
 		if a.Started {
 			how = "the tool was started"
 		}
-		rows = append(rows, [2]string{fmt.Sprint("attempt ", a.N), fmt.Sprintf("%s, worker %s: %s", a.Time.Local().Format(time.DateTime), a.Worker, how)})
+		facts = append(facts, [2]string{fmt.Sprint("attempt ", a.N), fmt.Sprintf("%s, worker %s: %s", a.Time.Local().Format(time.DateTime), a.Worker, how)})
 	}
-	for _, row := range rows {
-		fmt.Fprintf(w, "%s\t%s\n", row[0], oneLine(row[1]))
-	}
-	if err := w.Flush(); err != nil || l.Arguments == "" {
+	if err := writeFacts(term.err, facts); err != nil || l.Arguments == "" {
 		return err
 	}
 	_, err = fmt.Fprintln(term.out, harmless(l.Arguments))
