@@ -77,9 +77,11 @@ func (s *Sandbox) used(usage Usage) Usage {
 }
 
 // settle makes ready for the next call, or for none: a sandbox whose call met a
-// limit, was killed or broke a rule may be marked by it.
+// limit, was stopped or broke a rule may be marked by it. A conversation that
+// had finished is none of these.
 func (s *Sandbox) settle(ctx context.Context, r *run, exit Exit, err error) {
-	again := s.cells() && err == nil && exit.Cause == CauseExited && exit.Met == "" && s.Alive() && waitFor(ctx, r.fed) == nil
+	whole := exit.Cause == CauseExited || exit.Cause == CauseFinished
+	again := s.cells() && err == nil && whole && exit.Met == "" && s.Alive() && waitFor(ctx, r.fed) == nil
 	usage := exit.Usage
 	s.mu.Lock()
 	s.spent = !again

@@ -25,7 +25,8 @@ type run struct {
 	fed    chan struct{} // closed when feed has returned
 	// prepared says that the next cell was asked for; written before fed is closed.
 	prepared bool
-	more     chan struct{} // the reader puts one when the stdin window opens
+	more     chan struct{} // the reader puts one when the stdin window opens, and when a conversation may begin
+	quiet    chan struct{} // of a conversation: closed when its stdin is; else nil
 
 	mu        sync.Mutex // guards the fields below, and is held while sink is called
 	closed    bool       // no more frames are taken
@@ -59,10 +60,14 @@ func newRun(p Process, sink Sink) *run {
 	if limit <= 0 {
 		limit = defaultOutputLimit
 	}
-	return &run{
+	r := &run{
 		sink: sink, limit: limit, credit: wire.StdinWindow,
 		ended: make(chan struct{}), exited: make(chan struct{}), fed: make(chan struct{}), more: make(chan struct{}, 1),
 	}
+	if p.Input != nil {
+		r.quiet = make(chan struct{})
+	}
+	return r
 }
 
 // end records what ended the run. Only the first counts: what comes after it is
@@ -148,6 +153,7 @@ func (r *run) frame(f wire.Frame) error {
 			return fmt.Errorf("%w: a second %v", wire.ErrFrame, f.Kind)
 		}
 		r.began = time.Now()
+		r.wakeFeed()
 		return nil
 	}
 	if r.began.IsZero() {
@@ -173,11 +179,15 @@ func (r *run) frame(f wire.Frame) error {
 }
 
 func (r *run) takeStdout(b []byte) {
+	room := max(0, r.limit-r.wrote)
 	r.wrote += int64(len(b))
-	room := r.limit - int64(len(r.stdout))
 	if int64(len(b)) > room {
 		b = b[:room]
 		r.endLocked(ending{cause: CauseOutputLimit, detail: fmt.Sprintf("it wrote more than %d bytes to stdout", r.limit)})
+	}
+	if r.sink.Stdout != nil {
+		r.sink.Stdout(b)
+		return
 	}
 	r.stdout = append(r.stdout, b...)
 }
@@ -242,11 +252,16 @@ func (r *run) takeCredit(f wire.Frame) error {
 		return fmt.Errorf("%w: %v for more than was sent", wire.ErrFrame, f.Kind)
 	}
 	r.credit += n
+	r.wakeFeed()
+	return nil
+}
+
+// wakeFeed has feed look again.
+func (r *run) wakeFeed() {
 	select {
 	case r.more <- struct{}{}:
 	default:
 	}
-	return nil
 }
 
 // window waits until some of n bytes of stdin may be sent, and takes their

@@ -42,8 +42,12 @@ func (s *Sandbox) Run(ctx context.Context, p Process, sink Sink) (Exit, error) {
 	if ctx.Err() != nil {
 		return s.unrun(ending{cause: CauseStopped}), nil
 	}
-	go r.feed(s.out, start, p.Stdin, s.last(r))
-	s.watch(ctx, r)
+	if p.Input == nil {
+		go r.feed(s.out, start, p.Stdin, s.last(r))
+	} else {
+		go r.converse(s.out, start, p, s.last(r))
+	}
+	s.watch(ctx, r, p.Linger)
 	return s.finish(ctx, r, p.Grace)
 }
 
@@ -70,14 +74,22 @@ func (s *Sandbox) begin(r *run) error {
 }
 
 // watch waits for the end of r and brings it about when it has to.
-func (s *Sandbox) watch(ctx context.Context, r *run) {
+func (s *Sandbox) watch(ctx context.Context, r *run, linger time.Duration) {
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	var forks forkWatch
+	quiet, lingered := r.quiet, (<-chan time.Time)(nil)
 	for {
 		select {
 		case <-r.ended:
 			return
+		case <-quiet:
+			quiet = nil
+			if linger > 0 {
+				lingered = time.After(linger)
+			}
+		case <-lingered:
+			r.end(ending{cause: CauseFinished})
 		case <-ctx.Done():
 			r.end(ending{cause: CauseStopped})
 		case <-s.lost:

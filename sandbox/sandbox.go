@@ -151,6 +151,15 @@ type Process struct {
 	User string
 	// Stdin is written, then closed.
 	Stdin []byte
+	// Input makes a conversation of it, when it is not nil: once the tool has
+	// started, its pieces follow Stdin as they come, and stdin is closed when
+	// Input is. A piece is taken when the one before was sent, and is the
+	// sandbox's from then on; what is not taken when the tool ends, nobody
+	// takes. So who sends must wait for the end of Run as well.
+	Input <-chan []byte
+	// Linger is how long a tool whose Input was closed may go on, before what is
+	// left of it is killed and has the cause [CauseFinished]. 0 waits for its end.
+	Linger time.Duration
 	// OutputLimit bounds stdout, in bytes. More ends the call. 0 means 1 MiB.
 	OutputLimit int64
 	// Grace is how long the tool has to end by itself after a SIGTERM when the
@@ -167,6 +176,7 @@ const (
 	CauseExited      Cause = "exited"        // by itself; see Code
 	CauseSignaled    Cause = "signaled"      // by a signal that was not ours; see Signal
 	CauseStopped     Cause = "stopped"       // by us, because the context ended
+	CauseFinished    Cause = "finished"      // by us, since its Input had ended and it had not within Linger
 	CauseOutOfMemory Cause = "out_of_memory" // the kernel killed for memory
 	CausePidsLimit   Cause = "pids_limit"    // failed after forks were refused
 	CauseDiskLimit   Cause = "disk_limit"    // failed with its disk full
@@ -203,7 +213,8 @@ type Exit struct {
 	Met Cause
 	// Detail is a sentence for people where Cause needs one.
 	Detail string
-	// Stdout holds at most OutputLimit bytes, the head.
+	// Stdout holds at most OutputLimit bytes, the head, and nothing of what a
+	// [Sink] took.
 	Stdout []byte
 	// Stderr holds at most 64 KiB: the head and the tail.
 	Stderr []byte
@@ -223,10 +234,13 @@ type Exit struct {
 	Started, Ended time.Time
 }
 
-// Sink takes what a tool says while it runs. Both functions are called from
+// Sink takes what a tool says while it runs. Its functions are called from
 // one goroutine, in order, and must return quickly: a slow sink stalls the
-// tool. The bytes are theirs until they return. Either may be nil.
+// tool. The bytes are theirs until they return. Each may be nil.
 type Sink struct {
+	// Stdout takes a piece of stdout as it came, up to OutputLimit bytes in all.
+	// It is for a conversation: what it takes, the Exit does not hold.
+	Stdout func(piece []byte)
 	// Stderr takes a piece of stderr as it came; pieces may split a rune.
 	Stderr func(piece []byte)
 	// Update takes one update message from fd 3. It may be no JSON: an update

@@ -21,7 +21,7 @@ func (r *run) exit(usage Usage) Exit {
 	e.Stdout, e.Stderr = r.stdout, r.stderr.bytes()
 	e.StdoutBytes, e.StderrBytes = r.wrote, r.stderr.total
 	e.Result, e.ExtraResults = r.result, r.extra
-	if r.wrote > int64(len(r.stdout)) {
+	if r.wrote > r.limit {
 		e.Truncated = append(e.Truncated, "stdout")
 	}
 	if r.stderr.dropped > 0 {

@@ -58,6 +58,7 @@ func Run(t *testing.T, cfg Config) {
 	s.runtime = cfg.Open(t)
 	t.Run("Life", s.testLife)
 	t.Run("Streams", s.testStreams)
+	t.Run("Conversation", s.testConversation)
 	t.Run("Pain54Ends", s.testEnds)
 	t.Run("Trees", s.testTrees)
 	t.Run("Grace", s.testGrace)
