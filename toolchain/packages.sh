@@ -6,14 +6,15 @@ set -euo pipefail
 
 # gcc, libc6-dev, libseccomp-dev, pkg-config: runc and the race detector (cgo).
 # busybox-static: the image of the example tool "shell".
+# mmdebstrap, debian-archive-keyring: the images of "python" and "pdf".
 # iproute2: the network that the fault harness cuts.
-packages=(gcc libc6-dev libseccomp-dev pkg-config busybox-static iproute2 ca-certificates git)
+packages=(gcc libc6-dev libseccomp-dev pkg-config busybox-static mmdebstrap debian-archive-keyring iproute2 ca-certificates git)
 (($# == 0)) || packages=("$@")
 
 if ! command -v dpkg-query >/dev/null; then
 	missing=("$@")
 	if (($# == 0)); then
-		for p in gcc pkg-config busybox ip git; do
+		for p in gcc pkg-config busybox mmdebstrap ip git; do
 			command -v "$p" >/dev/null || missing+=("$p")
 		done
 		pkg-config --exists libseccomp 2>/dev/null || missing+=("the libseccomp headers")

@@ -11,4 +11,8 @@
 // and the layer is not compressed, because compressors differ between
 // versions. Nothing is lost by that: the archive goes to a containerd on the
 // same host, which would have to decompress it.
+//
+// So a tool can read everything in its image. Devices, pipes and sockets are
+// refused; the root of a whole system, as debootstrap and its like leave it, has
+// them in /dev, which is left out like /proc and /sys.
 package image

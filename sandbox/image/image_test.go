@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -248,5 +249,54 @@ func TestArchive(t *testing.T) {
 	}
 	if err := image.WriteArchive(io.Discard, "UPPER CASE", img); err == nil {
 		t.Error("a bad name is taken")
+	}
+}
+
+// A root of a whole system, as debootstrap and its like leave it, is taken: what a
+// sandbox mounts over is left out, and what only means something to root is lost.
+func TestRootOfASystem(t *testing.T) {
+	root := sources(t, fs.ModeSetuid|0o755, time.Now())
+	for _, dir := range []string{"dev", "proc/1", "opt/dev"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mkfifo(filepath.Join(root, "dev/initctl"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(filepath.Join(root, "bin/run"), filepath.Join(root, "bin/again")); err != nil {
+		t.Fatal(err)
+	}
+	for name, recipe := range map[string]image.Recipe{
+		"directory": {Directory: root},
+		"added":     {Add: []string{root + ":/"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			img, err := recipe.Build(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := files(t, img)
+			for _, gone := range []string{"dev/", "dev/initctl", "proc/", "proc/1/"} {
+				if _, ok := got[gone]; ok {
+					t.Errorf("%s is in the image", gone)
+				}
+			}
+			if h := got["bin/run"]; h.Mode != 0o755 || h.Typeflag != tar.TypeReg {
+				t.Errorf("a set-user-id program has the mode %o and the type %c", h.Mode, h.Typeflag)
+			}
+			if h := got["bin/again"]; h.Typeflag != tar.TypeReg || h.Size != got["bin/run"].Size {
+				t.Errorf("a second link is of type %c and %d bytes", h.Typeflag, h.Size)
+			}
+			if h := got["opt/dev/"]; h.Mode != 0o755 {
+				t.Errorf("a directory that only its owner could read has the mode %o", h.Mode)
+			}
+		})
+	}
+	if err := syscall.Mkfifo(filepath.Join(root, "opt/pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := image.FromDirectory(root); err == nil || !strings.Contains(err.Error(), "opt/pipe is neither a file") {
+		t.Errorf("a pipe elsewhere: %v", err)
 	}
 }

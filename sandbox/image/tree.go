@@ -67,16 +67,20 @@ func clean(name string) (string, error) {
 	return cleaned, nil
 }
 
-// Add places the file or directory src of this machine at dst in the image. A
-// symbolic link at src itself is followed; links below a directory are kept.
+// Add places the file or directory src of this machine at dst in the image; a
+// directory may come to the root itself. A symbolic link at src itself is
+// followed; links below a directory are kept.
 func (t *Tree) Add(src, dst string) error {
-	name, err := clean(dst)
-	if err != nil {
-		return err
-	}
 	info, err := os.Stat(src)
 	if err != nil {
 		return fmt.Errorf("image: %w", err)
+	}
+	if info.IsDir() && path.Clean("/"+dst) == "/" {
+		return t.AddDirectory(src)
+	}
+	name, err := clean(dst)
+	if err != nil {
+		return err
 	}
 	if info.IsDir() {
 		return t.addDir(src, name)
@@ -101,6 +105,11 @@ func (t *Tree) Link(name, target string) error {
 	return nil
 }
 
+// mounted are the places where a sandbox has its own. What the root of a whole
+// system has there (devices, a process's files) belongs to the machine that it
+// was made on.
+var mounted = map[string]bool{"dev": true, "proc": true, "sys": true}
+
 func (t *Tree) addDir(dir, at string) error {
 	return filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -113,6 +122,9 @@ func (t *Tree) addDir(dir, at string) error {
 		name := path.Join(at, filepath.ToSlash(rel))
 		if name == "." {
 			return nil
+		}
+		if mounted[name] {
+			return fs.SkipDir
 		}
 		return t.addEntry(file, name, d)
 	})
@@ -141,7 +153,9 @@ func (t *Tree) addEntry(file, name string, d fs.DirEntry) error {
 }
 
 // addFile places one file. Of its mode only "may be executed" is kept: the
-// rest differs with the umask of whoever checked it out.
+// rest differs with the umask of whoever checked it out, and set-user-id means
+// nothing where no process can gain a privilege. Neither do its owner and its
+// extended attributes; a second hard link is a second file.
 func (t *Tree) addFile(file, name string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("image: %s is neither a file nor a directory nor a link", file)
