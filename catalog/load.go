@@ -13,7 +13,7 @@ import (
 // LoadFile reads the tool that a file declares. The error is [Problems] with
 // the file's name and lines, all that were found.
 func LoadFile(name string) (Spec, error) {
-	return loadFrom(name, func() (fs.File, error) { return os.Open(name) })
+	return loadFrom(name, func() (fs.File, error) { return openPlain(name) })
 }
 
 // LoadDir reads every tool below dir: the files named tool.yaml or
@@ -21,67 +21,132 @@ func LoadFile(name string) (Spec, error) {
 // passed over (so a mounted Kubernetes ConfigMap, which keeps its files twice,
 // is read once), and a symbolic link is followed only within dir. The error is
 // [Problems] over all files; two files that declare the same name are one.
-func LoadDir(dir string) ([]Spec, error) {
-	root, err := os.OpenRoot(dir)
+func LoadDir(dir string) ([]Spec, error) { return Load(dir) }
+
+// Load reads the tools of files and directories together, as [LoadFile] and
+// [LoadDir] do: every fault of all of them is told, and a name that two of them
+// declare is one.
+func Load(paths ...string) ([]Spec, error) {
+	located, err := load(paths...)
 	if err != nil {
-		return nil, fmt.Errorf("catalog: %w", err)
+		return nil, err
 	}
-	defer root.Close()
-	var (
-		specs    []Spec
-		problems Problems
-		files    = map[string]string{}
-		tree     = root.FS()
-	)
-	add := func(file string, s Spec, err error) {
-		var faults Problems
+	var specs []Spec
+	for _, l := range located {
+		specs = append(specs, l.spec)
+	}
+	return specs, nil
+}
+
+// located is a tool and the file that declares it.
+type located struct {
+	spec   Spec
+	digest string
+	file   string
+}
+
+// loader gathers tools and faults of several files.
+type loader struct {
+	tools    []located
+	problems Problems
+	files    map[string]string // by the names of their tools
+}
+
+func load(paths ...string) ([]located, error) {
+	l := loader{files: map[string]string{}}
+	for _, path := range paths {
+		info, err := os.Stat(path)
 		switch {
-		case errors.As(err, &faults):
-			problems = append(problems, faults...)
-		case files[s.Name] != "":
-			problems = append(problems, Problem{File: file, Field: "name", Message: fmt.Sprintf("%q is declared already, in %s", s.Name, files[s.Name])})
-		default:
-			files[s.Name] = file
-			specs = append(specs, s)
+		case err == nil && info.IsDir():
+			err = l.tree(path)
+		case err == nil:
+			l.add(path, func() (fs.File, error) { return openPlain(path) })
+		}
+		if err != nil {
+			return nil, fmt.Errorf("catalog: %w", err)
 		}
 	}
-	err = fs.WalkDir(tree, ".", func(path string, entry fs.DirEntry, err error) error {
+	if len(l.problems) > 0 {
+		return nil, l.problems
+	}
+	return l.tools, nil
+}
+
+// add reads one file.
+func (l *loader) add(file string, open func() (fs.File, error)) {
+	s, err := loadFrom(file, open)
+	faults, bad := errors.AsType[Problems](err)
+	switch {
+	case bad:
+		l.problems = append(l.problems, faults...)
+	case l.files[s.Name] != "":
+		l.problems = append(l.problems, Problem{File: file, Field: "name", Message: fmt.Sprintf("%q is declared already, in %s", s.Name, l.files[s.Name])})
+	default:
+		l.files[s.Name] = file
+		l.tools = append(l.tools, located{s, s.Digest(), file})
+	}
+}
+
+// tree reads the tool files below a directory.
+func (l *loader) tree(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return eachToolFile(root, func(path string, err error) {
 		file := filepath.Join(dir, path)
+		if err != nil {
+			l.problems = append(l.problems, Problem{File: file, Message: err.Error()})
+			return
+		}
+		l.add(file, func() (fs.File, error) { return openRegular(root, path) })
+	})
+}
+
+// eachToolFile calls visit for every tool file below root, and with an error for
+// what cannot be looked into.
+func eachToolFile(root *os.Root, visit func(path string, err error)) error {
+	return fs.WalkDir(root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			problems = append(problems, Problem{File: file, Message: err.Error()})
+			visit(path, err)
 		case entry.IsDir() && path != "." && strings.HasPrefix(entry.Name(), "."):
 			return fs.SkipDir
 		case !entry.IsDir() && isToolFile(entry.Name()):
-			s, err := loadFrom(file, func() (fs.File, error) { return openRegular(root, path) })
-			add(file, s, err)
+			visit(path, nil)
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("catalog: %w", err)
-	}
-	if len(problems) > 0 {
-		return nil, problems
-	}
-	return specs, nil
 }
 
 func isToolFile(name string) bool {
 	return name == "tool.yaml" || strings.HasSuffix(name, ".tool.yaml")
 }
 
+var errIrregular = errors.New("is not a regular file")
+
 // openRegular opens a file below root, and refuses what could block a reader,
 // such as a FIFO.
 func openRegular(root *os.Root, path string) (fs.File, error) {
-	info, err := root.Stat(path)
-	if err != nil {
+	switch info, err := root.Stat(path); {
+	case err != nil:
 		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("is not a regular file")
+	case !info.Mode().IsRegular():
+		return nil, errIrregular
 	}
 	return root.Open(path)
+}
+
+// openPlain is openRegular for a file that somebody named.
+func openPlain(path string) (fs.File, error) {
+	switch info, err := os.Stat(path); {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errIrregular
+	}
+	return os.Open(path)
 }
 
 // loadFrom parses what open yields and puts the file's name on every problem.

@@ -242,17 +242,23 @@ func (s *Spec) Digest() string {
 		// Only raw members can fail, and Validate refuses those.
 		panic(fmt.Sprintf("catalog: digest of %s: %v", s.Name, err))
 	}
+	digest, err := digestOf(raw)
+	if err != nil {
+		panic(fmt.Sprintf("catalog: digest of %s: %v", s.Name, err))
+	}
+	return digest
+}
+
+// digestOf names the canonical form of raw, which is JSON.
+func digestOf(raw []byte) (string, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	var doc any
 	if err := dec.Decode(&doc); err != nil {
-		panic(fmt.Sprintf("catalog: digest of %s: %v", s.Name, err))
+		return "", err
 	}
 	canonical, err := json.Marshal(doc)
-	if err != nil {
-		panic(fmt.Sprintf("catalog: digest of %s: %v", s.Name, err))
-	}
-	return call.Digest(string(canonical))
+	return call.Digest(string(canonical)), err
 }
 
 // VisibleTo reports whether the tenant may see and call the tool.

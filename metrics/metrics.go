@@ -47,6 +47,10 @@ type Metrics struct {
 	blobs     *prometheus.CounterVec
 	blobBytes *prometheus.CounterVec
 
+	catalogTools  *prometheus.GaugeVec
+	catalogLoaded prometheus.Gauge
+	catalogFailed *prometheus.CounterVec
+
 	tools, kinds, names *bounded
 }
 
@@ -108,6 +112,10 @@ func New(reg prometheus.Registerer) *Metrics {
 
 		blobs:     f.counter("blobs_total", "Blobs, by operation (put, get).", "operation"),
 		blobBytes: f.counter("blob_bytes_total", "Bytes of blobs moved, by operation (put, get).", "operation"),
+
+		catalogTools:  f.gauge("catalog_tools", "Tools that this process serves, by source (file, bucket).", "source"),
+		catalogLoaded: f.gauge("catalog_last_load_success_timestamp_seconds", "When the tool files and the fleet's bucket were last read without a fault.").WithLabelValues(),
+		catalogFailed: f.counter("catalog_load_failures_total", "Readings of the tool files or of the fleet's bucket that found a fault, by source (file, bucket).", "source"),
 
 		tools: newBounded(1000), kinds: newBounded(64), names: newBounded(256),
 	}
@@ -461,4 +469,29 @@ func (m *Metrics) blob(operation string, bytes int64) {
 	}
 	m.blobs.WithLabelValues(operation).Inc()
 	m.blobBytes.WithLabelValues(operation).Add(float64(max(0, bytes)))
+}
+
+// SetCatalog tells how many tools of a source ("file", "bucket") are served.
+func (m *Metrics) SetCatalog(source string, tools int) {
+	if m == nil {
+		return
+	}
+	m.catalogTools.WithLabelValues(m.kinds.value(source)).Set(float64(tools))
+}
+
+// CatalogLoaded notes that all sources of the catalogue were read without a
+// fault.
+func (m *Metrics) CatalogLoaded(at time.Time) {
+	if m == nil {
+		return
+	}
+	m.catalogLoaded.Set(float64(at.UnixMilli()) / 1000)
+}
+
+// CatalogFailed counts a reading of a source that found a fault.
+func (m *Metrics) CatalogFailed(source string) {
+	if m == nil {
+		return
+	}
+	m.catalogFailed.WithLabelValues(m.kinds.value(source)).Inc()
 }

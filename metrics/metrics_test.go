@@ -42,6 +42,9 @@ func useAll(m *metrics.Metrics, tool string) {
 	m.HTTPStreams("http", 1)
 	m.BlobPut(100)
 	m.BlobGot(50)
+	m.SetCatalog("bucket", 3)
+	m.CatalogLoaded(time.Unix(1_800_000_000, 0))
+	m.CatalogFailed("file")
 }
 
 func TestNamesAndUnitsPassTheLinter(t *testing.T) {
