@@ -207,7 +207,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 		r.Execution = execution
 		return a.finish(ctx, r)
 	}
-	r := outcome(spec, exit, cause, timeout)
+	r := a.outputs.hold(spec, outcome(spec, exit, cause, timeout))
 	r = foreign(r, args)
 	r.Execution = execution
 	if len(r.Dropped) > 0 {

@@ -43,6 +43,8 @@ type Worker struct {
 	// Alive tells whether the incarnation of a worker still beats;
 	// [queue.Registry.Alive] is one.
 	Alive func(ctx context.Context, id, incarnation string) (bool, error)
+	// Hooks may be empty.
+	Hooks Hooks
 	// Metrics may be nil.
 	Metrics *metrics.Metrics
 	Logger  *slog.Logger
@@ -55,6 +57,8 @@ type Worker struct {
 	// our own incarnation that is not among them is lost as surely as one of
 	// a dead worker.
 	active map[results.Ref]bool
+
+	outputs outputSchemas
 }
 
 // The worker's own bounds.
@@ -175,6 +179,10 @@ func (a *attempt) handle(ctx context.Context) error {
 		return a.endUnrun(ctx, state, call.Expired(a.patience(), true))
 	}
 	if end, err := a.mayRun(ctx, state); err != nil || end {
+		return err
+	}
+
+	if end, err := a.permitted(ctx, state); err != nil || end {
 		return err
 	}
 
