@@ -50,6 +50,8 @@ var floors = map[string]int{
 	"worker/mcp": 4,
 	"tenant":     4, // its file is read as tools are
 
+	"worker/secret": 4, // and so is this one's
+
 	"dispatch": 5,
 	"worker":   5,
 	"keeper":   5,
@@ -70,6 +72,7 @@ var floors = map[string]int{
 	"sandbox/sandboxtest/probe":  9,
 	"sandbox/sandboxtest/escape": 9,
 	"internal/house":             9,
+	"deploy/images":              9,
 }
 
 // floorOf finds the floor of a package, or of the nearest folder above it that
