@@ -44,26 +44,77 @@ var signatures = []signature{
 
 // sniff names the MIME type of data, or application/octet-stream.
 func sniff(data []byte) string {
-	for _, s := range signatures {
-		if len(data) >= s.at && bytes.HasPrefix(data[s.at:], []byte(s.magic)) {
-			return s.mime
+	var s Sniffer
+	_, _ = s.Write(data)
+	return s.MimeType()
+}
+
+// Sniffer names the MIME type of the bytes that are written to it, and holds a
+// few of them. The zero value is ready.
+type Sniffer struct {
+	head   []byte
+	rune   []byte // the beginning of a rune whose end has not come
+	binary bool
+}
+
+// sniffed is more than the end of any signature.
+const sniffed = 16
+
+// Write implements [io.Writer]. It never fails.
+func (s *Sniffer) Write(p []byte) (int, error) {
+	s.head = append(s.head, p[:min(len(p), sniffed-len(s.head))]...)
+	if s.binary {
+		return len(p), nil
+	}
+	rest := p
+	for len(s.rune) > 0 && len(rest) > 0 && !utf8.FullRune(s.rune) {
+		s.rune, rest = append(s.rune, rest[0]), rest[1:]
+	}
+	if utf8.FullRune(s.rune) {
+		s.binary = !utf8.Valid(s.rune)
+		s.rune = s.rune[:0]
+	}
+	end := len(rest)
+	for i := 1; i < utf8.UTFMax && i <= len(rest); i++ {
+		if utf8.RuneStart(rest[len(rest)-i]) {
+			if !utf8.FullRune(rest[len(rest)-i:]) {
+				end = len(rest) - i
+			}
+			break
 		}
 	}
-	if utf8.Valid(data) && bytes.IndexByte(data, 0) < 0 {
-		return "text/plain; charset=utf-8"
+	s.binary = s.binary || !utf8.Valid(rest[:end]) || bytes.IndexByte(rest, 0) >= 0
+	s.rune = append(s.rune, rest[end:]...)
+	return len(p), nil
+}
+
+// MimeType is that of the bytes so far, or application/octet-stream.
+func (s *Sniffer) MimeType() string {
+	for _, sig := range signatures {
+		if len(s.head) >= sig.at && bytes.HasPrefix(s.head[sig.at:], []byte(sig.magic)) {
+			return sig.mime
+		}
 	}
-	return "application/octet-stream"
+	if s.binary || len(s.rune) > 0 {
+		return "application/octet-stream"
+	}
+	return "text/plain; charset=utf-8"
+}
+
+// PartTypeOf is the type of the media part that shows a MIME type: image, audio,
+// video, or else document.
+func PartTypeOf(mimeType string) string {
+	for _, media := range [...]string{PartImage, PartAudio, PartVideo} {
+		if strings.HasPrefix(mimeType, media+"/") {
+			return media
+		}
+	}
+	return PartDocument
 }
 
 // MediaOf makes the media part that holds data: an image, audio, video or
 // document by its first bytes, never without a MIME type.
 func MediaOf(data []byte) Part {
 	mime := sniff(data)
-	kind := PartDocument
-	for _, media := range [...]string{PartImage, PartAudio, PartVideo} {
-		if strings.HasPrefix(mime, media+"/") {
-			kind = media
-		}
-	}
-	return Media(kind, Source{Type: SourceData, Value: base64.StdEncoding.EncodeToString(data), MimeType: mime})
+	return Media(PartTypeOf(mime), Source{Type: SourceData, Value: base64.StdEncoding.EncodeToString(data), MimeType: mime})
 }

@@ -86,3 +86,26 @@ func TestEncodeRefusesWhatIsNotWhole(t *testing.T) {
 		}
 	}
 }
+
+// Bytes have one type however they are cut.
+func TestSnifferInPieces(t *testing.T) {
+	for _, whole := range []string{
+		"plain", "é€😀", "cut rune \xe2\x82", "\xf0\x9f\x98\x80\xf0", "a\x00b", "\x89PNG\r\n\x1a\nrest", "\x80", "",
+	} {
+		want := sniff([]byte(whole))
+		for size := 1; size < 6; size++ {
+			var s Sniffer
+			for rest := []byte(whole); len(rest) > 0; {
+				n := min(size, len(rest))
+				_, _ = s.Write(rest[:n])
+				rest = rest[n:]
+			}
+			if got := s.MimeType(); got != want {
+				t.Errorf("%q in pieces of %d is %s, want %s", whole, size, got, want)
+			}
+		}
+	}
+	if got := sniff([]byte("cut rune \xe2\x82")); got != "application/octet-stream" {
+		t.Errorf("half a rune is %s", got)
+	}
+}

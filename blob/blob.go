@@ -67,6 +67,8 @@ func Parse(ref string) (ID, error) {
 type Info struct {
 	Size     int64
 	MimeType string
+	// Name is of the file that the bytes were, or empty. It may be any text.
+	Name string
 	// Digest is "sha256:" and hex; doors use it as the ETag.
 	Digest string
 }

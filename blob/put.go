@@ -37,6 +37,7 @@ func (s *Store) Put(ctx context.Context, id ID, mimeType string, data []byte) (I
 	}
 	ctx, cancel := context.WithTimeout(ctx, putTimeout)
 	defer cancel()
+	want := Info{Size: int64(len(data)), MimeType: mimeType, Digest: call.Digest(string(data))}
 	// A try that was cut short is begun anew, under another unique id.
 	info, err := backoff.RetryWithData(func() (Info, error) {
 		switch info, err := s.Stat(ctx, id); {
@@ -45,12 +46,16 @@ func (s *Store) Put(ctx context.Context, id ID, mimeType string, data []byte) (I
 		case !errors.Is(err, ErrNotFound):
 			return Info{}, forGood(err)
 		}
-		return s.put(ctx, id, description(id, rand.Text(), mimeType, data), data)
+		obj, err := description(id, rand.Text(), want)
+		if err != nil {
+			return Info{}, backoff.Permanent(err)
+		}
+		return s.put(ctx, id, obj, data)
 	}, backoff.WithContext(newBackOff(), ctx))
 	if err != nil {
 		return Info{}, fmt.Errorf("blob: put %s: %w", id, err)
 	}
-	return same(id, info, data)
+	return same(id, info, want)
 }
 
 // newBackOff waits 20 ms at first, for as long as the context allows.
@@ -79,11 +84,7 @@ func (s *Store) put(ctx context.Context, id ID, obj jetstream.ObjectInfo, data [
 		won, winner, err = s.putDescription(ctx, id, obj)
 	}
 	if !won {
-		// Nobody will ever read these chunks. When this fails, as it does for
-		// who has no permission to purge, they go by age.
-		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), purgeTimeout)
-		defer cancel()
-		_ = s.stream.Purge(clean, jetstream.WithPurgeSubject(chunks(obj.NUID)))
+		s.discard(ctx, obj.NUID)
 	}
 	if err != nil {
 		return Info{}, err
@@ -108,10 +109,10 @@ func (s *Store) putChunks(ctx context.Context, subject string, data []byte) erro
 	return nil
 }
 
-func (s *Store) putChunk(ctx context.Context, subject string, chunk []byte) error {
+func (s *Store) putChunk(ctx context.Context, subject string, chunk []byte, opts ...jetstream.PublishOpt) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, err := s.js.Publish(ctx, subject, chunk)
+	_, err := s.js.Publish(ctx, subject, chunk, opts...)
 	return err
 }
 
@@ -146,9 +147,9 @@ func taken(err error) bool {
 	return ok && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == wrongSequenceReplicated)
 }
 
-// same accepts the bytes that are there, and no others.
-func same(id ID, info Info, data []byte) (Info, error) {
-	if info.Size != int64(len(data)) || info.Digest != call.Digest(string(data)) {
+// same accepts the bytes that are wanted, and no others.
+func same(id ID, info, want Info) (Info, error) {
+	if info.Size != want.Size || info.Digest != want.Digest {
 		return Info{}, fmt.Errorf("%w: put %s", ErrOther, id)
 	}
 	return info, nil

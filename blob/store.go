@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -86,6 +88,7 @@ func create(ctx context.Context, js jetstream.JetStream, o Options) error {
 const (
 	chunkSize  = 128 << 10
 	mimeHeader = "Toolfleet-Mime-Type"
+	nameHeader = "Toolfleet-Name"
 	// digestType begins a digest in an object store; URL-safe base64 follows.
 	digestType = "SHA-256="
 )
@@ -152,23 +155,31 @@ func infoOf(id ID, obj jetstream.ObjectInfo) (Info, error) {
 	return Info{
 		Size:     int64(obj.Size),
 		MimeType: obj.Headers.Get(mimeHeader),
+		Name:     obj.Headers.Get(nameHeader),
 		Digest:   fmt.Sprintf("sha256:%x", sum),
 	}, nil
 }
 
 // description is what infoOf and every NATS tool read.
-func description(id ID, unique, mimeType string, data []byte) jetstream.ObjectInfo {
-	sum := sha256.Sum256(data)
+func description(id ID, unique string, info Info) (jetstream.ObjectInfo, error) {
+	sum, err := hex.DecodeString(strings.TrimPrefix(info.Digest, "sha256:"))
+	if err != nil {
+		return jetstream.ObjectInfo{}, fmt.Errorf("blob: digest %q: %w", info.Digest, err)
+	}
+	headers := nats.Header{mimeHeader: {info.MimeType}}
+	if info.Name != "" {
+		headers[nameHeader] = []string{info.Name}
+	}
 	return jetstream.ObjectInfo{
 		ObjectMeta: jetstream.ObjectMeta{
 			Name:    id.name(),
-			Headers: nats.Header{mimeHeader: {mimeType}},
+			Headers: headers,
 			Opts:    &jetstream.ObjectMetaOptions{ChunkSize: chunkSize},
 		},
 		Bucket: Bucket,
 		NUID:   unique,
-		Size:   uint64(len(data)),
-		Chunks: uint32((len(data) + chunkSize - 1) / chunkSize),
-		Digest: digestType + base64.URLEncoding.EncodeToString(sum[:]),
-	}
+		Size:   uint64(info.Size),
+		Chunks: uint32((info.Size + chunkSize - 1) / chunkSize),
+		Digest: digestType + base64.URLEncoding.EncodeToString(sum),
+	}, nil
 }

@@ -44,6 +44,7 @@ type run struct {
 	stderr    headTail
 	result    []byte
 	extra     int
+	files     filesOut
 }
 
 // ending is what ended a run. One of exit, lost and cause is set; exit beside
@@ -61,7 +62,7 @@ func newRun(p Process, sink Sink) *run {
 		limit = defaultOutputLimit
 	}
 	r := &run{
-		sink: sink, limit: limit, credit: wire.StdinWindow,
+		sink: sink, limit: limit, files: filesOut{limits: p.FilesOut, begin: sink.File}, credit: wire.StdinWindow,
 		ended: make(chan struct{}), exited: make(chan struct{}), fed: make(chan struct{}), more: make(chan struct{}, 1),
 	}
 	if p.Input != nil {
@@ -95,6 +96,13 @@ func (r *run) doom() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.doomed, r.late = true, 0
+}
+
+// filed is how many bytes of files have come.
+func (r *run) filed() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.files.taken
 }
 
 // isEmpty reports whether the agent has seen every process of the run end.
@@ -158,6 +166,9 @@ func (r *run) frame(f wire.Frame) error {
 	}
 	if r.began.IsZero() {
 		return fmt.Errorf("%w: %v before the start", wire.ErrFrame, f.Kind)
+	}
+	if f.Kind == wire.KindFile {
+		return r.files.take(f)
 	}
 	if r.late += len(f.Payload); r.doomed && r.late > maxLate {
 		return fmt.Errorf("%w: more output than pipes can hold after the kill", wire.ErrFrame)

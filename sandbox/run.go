@@ -174,8 +174,13 @@ func (s *Sandbox) ask(ctx context.Context, r *run, grace time.Duration) {
 }
 
 // agentKillTimeout is how long an agent may take to end what its tool started.
-// It takes a few milliseconds; an agent that cannot is killed with it.
-const agentKillTimeout = 5 * time.Second
+// It takes a few milliseconds; an agent that cannot is killed with it. While
+// files come that the tool left it may take so long again, and filesTimeout at
+// the most.
+const (
+	agentKillTimeout = 5 * time.Second
+	filesTimeout     = 20 * time.Second
+)
 
 // kill ends all of r and returns when it is seen to be empty and what the tool
 // wrote before has come. The agent is asked first: it reads what is still in the
@@ -193,19 +198,31 @@ func (s *Sandbox) kill(ctx context.Context, r *run) error {
 // killByAgent has the agent end all that the tool started, and reports whether
 // it said how the tool ended.
 func (s *Sandbox) killByAgent(ctx context.Context, r *run) bool {
-	ctx, cancel := context.WithTimeout(ctx, agentKillTimeout)
+	ctx, cancel := context.WithTimeout(ctx, filesTimeout)
 	defer cancel()
 	r.doom()
-	if s.signal(ctx, r, sigKill) != nil {
+	soon, done := context.WithTimeout(ctx, agentKillTimeout)
+	defer done()
+	if s.signal(soon, r, sigKill) != nil {
 		return false
 	}
-	select {
-	case <-r.exited:
-		return true
-	case <-s.lost:
-	case <-ctx.Done():
+	look := time.NewTicker(agentKillTimeout)
+	defer look.Stop()
+	for filed := r.filed(); ; {
+		select {
+		case <-r.exited:
+			return true
+		case <-s.lost:
+			return false
+		case <-ctx.Done():
+			return false
+		case <-look.C:
+			before := filed
+			if filed = r.filed(); filed == before {
+				return false
+			}
+		}
 	}
-	return false
 }
 
 // last are the frames that follow the stdin of r.

@@ -37,8 +37,11 @@ type Spec struct {
 	// Owner is whose cells these are, "tenant/tool". Cells share a container,
 	// and a container belongs to one tool of one tenant. Empty for containers,
 	// which serve one call each and so may be shared by all.
-	Owner  string
-	Limits Limits
+	Owner string
+	// Secrets says that the sandbox has a place for the secret files of its call;
+	// cells make theirs when they are asked to.
+	Secrets bool
+	Limits  Limits
 }
 
 // Limits bound one sandbox. Zero means the default, never unlimited; see
@@ -144,6 +147,9 @@ type Process struct {
 	// Env holds "NAME=value", laid over what the image says; PATH, HOME and
 	// TMPDIR are added when missing.
 	Env []string
+	// Secrets are files in /run/secrets that only the tool's user reads. The
+	// sandbox's Spec has to have Secrets, unless it is one of cells.
+	Secrets []SecretFile
 	// Dir is the working directory; empty means /workspace.
 	Dir string
 	// User is "uid" or "uid:gid" inside, a lone uid being also the gid; empty
@@ -162,6 +168,8 @@ type Process struct {
 	Linger time.Duration
 	// OutputLimit bounds stdout, in bytes. More ends the call. 0 means 1 MiB.
 	OutputLimit int64
+	// FilesOut asks for what the tool leaves in /workspace/out.
+	FilesOut FilesOut
 	// Grace is how long the tool has to end by itself after a SIGTERM when the
 	// context of [Sandbox.Run] ends, before all of it is killed. 0 kills at
 	// once.
@@ -226,6 +234,10 @@ type Exit struct {
 	ExtraResults int
 	// Truncated names the streams that lost bytes: "stdout", "stderr", "updates".
 	Truncated []string
+	// LeftOut names what was in /workspace/out and did not come: at most 20, and
+	// LeftOutMore is how many others.
+	LeftOut     []LeftOut
+	LeftOutMore int
 	// OutputHeld says that processes the tool left behind still held its
 	// output when it ended. What they would have written is lost.
 	OutputHeld bool
@@ -246,4 +258,10 @@ type Sink struct {
 	// Update takes one update message from fd 3. It may be no JSON: an update
 	// that is known by how it begins is not parsed before somebody wants it.
 	Update func(message []byte)
+	// File takes a file of /workspace/out, after the tool has ended and before
+	// Run returns: its path below that directory, and its size. The bytes are
+	// written to what it returns, in order; nil drops them. A file that stays
+	// short of its size was given up, and is in Exit.LeftOut. A slow writer
+	// holds up the end of the call; one that blocks, its stop as well.
+	File func(name string, size int64) io.Writer
 }

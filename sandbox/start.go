@@ -42,10 +42,14 @@ func newStart(p Process, agent wire.Hello, filter []byte) ([]byte, error) {
 			return nil, errors.New("an argument, the environment or the working directory contains a NUL byte")
 		}
 	}
-	payload, err := json.Marshal(wire.Start{
+	start := wire.Start{
 		Argv: p.Argv, Env: p.Env, Dir: p.Dir, UID: uid, GID: gid,
 		Seccomp: filter, Rlimits: toolRlimits, OOMScoreAdj: toolOOMScore,
-	})
+	}
+	if p.FilesOut.Files > 0 {
+		start.Out = (*wire.Out)(&p.FilesOut)
+	}
+	payload, err := json.Marshal(start)
 	if err != nil || len(payload) > wire.MaxPayload {
 		return nil, fmt.Errorf("arguments and environment are more than %d bytes together", wire.MaxPayload)
 	}

@@ -21,6 +21,10 @@ func (r *run) exit(usage Usage) Exit {
 	e.Stdout, e.Stderr = r.stdout, r.stderr.bytes()
 	e.StdoutBytes, e.StderrBytes = r.wrote, r.stderr.total
 	e.Result, e.ExtraResults = r.result, r.extra
+	e.LeftOut, e.LeftOutMore = r.files.left, r.files.more
+	if r.files.rest > 0 { // the agent was lost in the middle of it
+		e.LeftOut = append(e.LeftOut, LeftOut{printable(r.files.name), "did not come whole"})
+	}
 	if r.wrote > r.limit {
 		e.Truncated = append(e.Truncated, "stdout")
 	}

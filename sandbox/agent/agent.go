@@ -145,9 +145,9 @@ func (a *agent) start(f wire.Frame) error {
 	if len(s.Seccomp) == 0 {
 		s.Seccomp = a.seccomp
 	}
-	t := &tool{stream: f.Stream, out: a.out, stdin: newStdin(), cell: a.next, over: make(chan struct{})}
+	t := &tool{stream: f.Stream, out: a.out, stdin: newStdin(), cell: a.next, over: make(chan struct{}), program: a.program(s)}
 	a.tool, a.next = t, nil
-	l, err := t.launch(a.program(s))
+	l, err := t.launch(t.program)
 	if err != nil {
 		return t.failed(err)
 	}

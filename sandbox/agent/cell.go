@@ -30,13 +30,12 @@ import (
 type cell struct {
 	want wire.Cell
 
-	made   chan struct{} // closed once err and initPID are set
-	err    error
-	init   int
-	start  chan program // to the thread, one at the most
-	answer chan answer
-	over   chan struct{} // closed by end
-	gone   chan struct{} // closed when the thread has looked at full and ends
+	made chan struct{} // closed once err and init are set
+	err  error
+	init int
+	work chan func()   // for the thread
+	over chan struct{} // closed by end
+	gone chan struct{} // closed when the thread has looked at full and ends
 
 	// Valid once gone is closed:
 	full bool
@@ -44,18 +43,11 @@ type cell struct {
 	tid  int  // of the thread
 }
 
-// answer is what came of starting a tool.
-type answer struct {
-	l   *launched
-	err error
-}
-
 // newCell begins to make a cell once after is closed, and does not wait for
 // that. Call end once.
 func newCell(want wire.Cell, after <-chan struct{}) *cell {
 	c := &cell{
-		want: want, made: make(chan struct{}),
-		start: make(chan program, 1), answer: make(chan answer, 1),
+		want: want, made: make(chan struct{}), work: make(chan func()),
 		over: make(chan struct{}), gone: make(chan struct{}),
 	}
 	go func() {
@@ -70,45 +62,59 @@ func (c *cell) live() {
 	defer close(c.gone)
 	c.err = c.make()
 	close(c.made)
-	select {
-	case p := <-c.start:
-		a := answer{err: c.err}
-		if a.err == nil {
-			a.l, a.err = lockDownAndFork(p)
+	for working := true; working; {
+		select {
+		case f := <-c.work:
+			f()
+		case <-c.over:
+			working = false
 		}
-		c.answer <- a
-	case <-c.over:
-		return
 	}
-	<-c.over
 	c.full = anyFull([]string{wire.DirTmp})
 	var st unix.Statfs_t
 	c.used = unix.Statfs(wire.DirTmp, &st) == nil && st.Bfree < st.Blocks
 	c.tid = unix.Gettid()
 }
 
+// do has the cell's thread call f, unless the cell could not be made.
+func (c *cell) do(f func() error) error {
+	<-c.made
+	if c.err != nil {
+		return c.err
+	}
+	done := make(chan error, 1)
+	c.work <- func() { done <- f() }
+	return <-done
+}
+
 // launch starts p in the cell.
 func (c *cell) launch(p program) (*launched, error) {
 	<-c.made
-	return withOOMScore(p.OOMScoreAdj, func() (*launched, error) {
-		c.start <- p
-		a := <-c.answer
-		return a.l, a.err
+	return withOOMScore(p.OOMScoreAdj, func() (l *launched, err error) {
+		err = c.do(func() (err error) {
+			l, err = lockDownAndFork(p)
+			return err
+		})
+		return l, err
 	})
 }
 
-// end kills all that runs in the cell, sees that nothing is left, and tells
-// whether its disk was full.
-func (c *cell) end() (full bool) {
+// empty kills all that runs in the cell and sees that nothing is left.
+func (c *cell) empty() {
 	<-c.made
-	if c.init > 0 {
-		_ = unix.Kill(c.init, unix.SIGKILL)
-		for {
-			if _, err := unix.Wait4(c.init, nil, 0, nil); !errors.Is(err, unix.EINTR) {
-				break
-			}
+	if c.init == 0 {
+		return
+	}
+	_ = unix.Kill(c.init, unix.SIGKILL)
+	for {
+		if _, err := unix.Wait4(c.init, nil, 0, nil); !errors.Is(err, unix.EINTR) {
+			return
 		}
 	}
+}
+
+// end ends an empty cell and tells whether its disk was full.
+func (c *cell) end() (full bool) {
 	close(c.over)
 	<-c.gone
 	if c.used {

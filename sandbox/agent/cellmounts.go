@@ -19,11 +19,26 @@ var cellPlaces = []struct {
 	path  string
 	mode  os.FileMode
 	flags uintptr
+	below []string // directories in it
 }{
-	{wire.DirTmp, 0o777 | os.ModeSticky, 0},
-	{wire.DirWorkspace, 0o755, 0},
-	{wire.DirHome, 0o755, 0},
-	{"/dev/shm", 0o777 | os.ModeSticky, unix.MS_NOEXEC},
+	{wire.DirTmp, 0o777 | os.ModeSticky, 0, nil},
+	{wire.DirWorkspace, 0o755, 0, []string{wire.DirOut}},
+	{wire.DirHome, 0o755, 0, nil},
+	{"/dev/shm", 0o777 | os.ModeSticky, unix.MS_NOEXEC, nil},
+}
+
+// makePlace makes a directory for the tool, and others in it while that is still
+// the agent's, who has no right to write into what is somebody else's.
+func makePlace(dir string, mode os.FileMode, below ...string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	for _, name := range below {
+		if err := makePlace(filepath.Join(dir, name), 0o755); err != nil {
+			return err
+		}
+	}
+	return errors.Join(os.Chmod(dir, mode), os.Chown(dir, wire.ToolUser, wire.ToolUser))
 }
 
 // mountPlaces mounts the tmpfs over /tmp, since there is no other writable
@@ -38,7 +53,7 @@ func (c *cell) mountPlaces() error {
 	}
 	for i, p := range slices.Backward(cellPlaces) {
 		dir := filepath.Join(wire.DirTmp, fmt.Sprint(i))
-		if err := errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, p.mode), os.Chown(dir, wire.ToolUser, wire.ToolUser)); err != nil {
+		if err := makePlace(dir, p.mode, p.below...); err != nil {
 			return fmt.Errorf("make its disk: %w", err)
 		}
 		if err := bind(dir, p.path, flags|p.flags); err != nil {

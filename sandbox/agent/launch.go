@@ -15,6 +15,8 @@ type program struct {
 	wire.Start
 	path   string   // Argv[0], once it was looked up
 	places []string // the tool's own directories
+	in     string   // where files of the call are put
+	out    string   // where the tool leaves files
 }
 
 // launched is a tool that runs, and the agent's ends of its pipes.

@@ -24,7 +24,8 @@ func (a *agent) program(s wire.Start) program {
 	if s.Dir == "" {
 		s.Dir = a.cfg.Workspace
 	}
-	return program{Start: s, places: []string{a.cfg.Workspace, a.cfg.Home}}
+	in, out := filepath.Join(a.cfg.Workspace, wire.DirIn), filepath.Join(a.cfg.Workspace, wire.DirOut)
+	return program{Start: s, places: []string{a.cfg.Workspace, a.cfg.Home, out}, in: in, out: out}
 }
 
 // own gives a tool with a user of its own the directories that were made for the

@@ -14,12 +14,13 @@ import (
 
 // tool is one run of a tool, from its start to its exit frame.
 type tool struct {
-	stream uint32
-	out    *wire.Writer
-	stdin  *stdin
-	cell   *cell         // nil: the sandbox is one call's
-	pid    int           // of the main process, which leads its group
-	over   chan struct{} // closed just before the exit frame
+	stream  uint32
+	out     *wire.Writer
+	stdin   *stdin
+	cell    *cell         // nil: the sandbox is one call's
+	over    chan struct{} // closed just before the exit frame
+	program program       // what it is
+	pid     int           // of the main process, which leads its group
 }
 
 // launch starts the tool, in its cell if it has one.
@@ -34,6 +35,7 @@ func (t *tool) launch(p program) (*launched, error) {
 func (t *tool) failed(err error) error {
 	t.stdin.drop()
 	if t.cell != nil {
+		t.cell.empty()
 		t.cell.end()
 	}
 	return t.exit(notStarted(err))
@@ -68,8 +70,8 @@ func (t *tool) frame(f wire.Frame) error {
 }
 
 // run carries the streams of a launched tool until its main process ends, ends
-// all that it left behind, then sends the exit frame. writable are the places
-// whose free space tells a full disk. An error is the connection's.
+// all that it left behind, sends its files, then the exit frame. writable are
+// the places whose free space tells a full disk. An error is the connection's.
 //
 // The main process decides: what it left running (a daemon, a child that holds
 // the pipes) delays nothing.
@@ -101,7 +103,10 @@ func (t *tool) run(l *launched, writable []string) error {
 	}
 	exit.DiskFull, exit.Left = t.end(none, writable)
 	t.stdin.end(l.stdin)
-	errs := []error{lines.end()}
+	errs := []error{lines.end(), t.sendFiles(exit.Left)}
+	if t.cell != nil {
+		exit.DiskFull = t.cell.end()
+	}
 	exit.LongMessage = lines.long
 	for _, p := range pumps {
 		exit.Held = exit.Held || p.held
@@ -125,10 +130,11 @@ func (t *tool) exit(e wire.Exit) error {
 const endTimeout = 5 * time.Second
 
 // end kills what the tool left behind and sees that nothing of it is left.
-// Before, it looks whether the disk is full.
+// Before, it looks whether the disk is full; a cell looks at its own end.
 func (t *tool) end(none <-chan struct{}, writable []string) (full, left bool) {
 	if t.cell != nil {
-		return t.cell.end(), false
+		t.cell.empty()
+		return false, false
 	}
 	full = anyFull(writable)
 	if os.Getpid() != 1 {

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"github.com/toolfleet/toolfleet/sandbox/wire"
 )
 
 // toolID is the user and group of a tool inside its sandbox.
@@ -29,6 +32,9 @@ var places = []place{
 	{"home", "/home/tool", 0o755, nil},
 	{"shm", "/dev/shm", 0o777 | os.ModeSticky, []string{"noexec"}},
 }
+
+// out is where a tool leaves files: a directory of a place, and no mount.
+var out = place{name: "workspace/" + wire.DirOut, mode: 0o755}
 
 // disk is the writable space of one sandbox, mounted on the host at path.
 type disk struct{ path string }
@@ -57,7 +63,7 @@ func makeDisk(path string, size int64, base uint32) (*disk, error) {
 
 func (d *disk) furnish(base uint32) error {
 	owner := int(base) + toolID
-	for _, p := range places {
+	for _, p := range append(slices.Clone(places), out) {
 		path := filepath.Join(d.path, p.name)
 		if err := os.Mkdir(path, 0o700); err != nil {
 			return fmt.Errorf("containerd: make disk: %w", err)

@@ -161,7 +161,7 @@ func makeDirs(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	for _, name := range []string{"workspace", "home", "tmp"} {
+	for _, name := range []string{"workspace", "workspace/" + wire.DirOut, "home", "tmp"} {
 		sub := filepath.Join(dir, name)
 		if err := os.Mkdir(sub, 0o755); err != nil {
 			return err

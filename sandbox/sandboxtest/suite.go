@@ -61,6 +61,7 @@ func Run(t *testing.T, cfg Config) {
 	t.Run("Conversation", s.testConversation)
 	t.Run("Pain54Ends", s.testEnds)
 	t.Run("Trees", s.testTrees)
+	t.Run("FilesOut", s.testFilesOut)
 	t.Run("Grace", s.testGrace)
 	t.Run("Pain4DeadBeforeTheKill", s.testDead)
 	t.Run("ExitOrder", s.testExitOrder)

@@ -17,11 +17,13 @@
 //	      ◀──────────────────── prepare  cells only: the next stream's may be made,
 //	                                     after the exit of the one that runs
 //	      ◀──────────────────── start    once per stream
+//	      ◀──────────────────── file …   when the start says so, before the tool starts
 //	started ──────────────────▶          the tool's exec succeeded
 //	      ◀──────────────────── stdin …, stdin-close
 //	stdin-credit ─────────────▶          so many bytes of stdin were taken
 //	stdout, stderr, message ──▶          in any order
 //	      ◀──────────────────── signal   SIGTERM asks the tool, SIGKILL ends it
+//	file … ───────────────────▶          when the start asks for them: what the tool left
 //	exit  ────────────────────▶          last; without started: no tool ran
 //
 // A sandbox that is a container runs one stream. One of cells runs many, one
@@ -35,6 +37,9 @@
 // credit answered. So the agent never stops reading its stdin for the sake of
 // a tool that does not read its own, and sees at once when its host is gone;
 // and the host never blocks in a write.
+//
+// Files need no credit on their way in: the agent writes each frame of them
+// where it takes it, to memory, and before any tool runs.
 //
 // In the other direction the only flow control is the pipe: a host that stops
 // reading stalls the agent, which stalls the tool. Nothing is dropped and

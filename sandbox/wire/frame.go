@@ -39,14 +39,21 @@ const (
 	KindMessage     Kind = 11 // agent: one line of the tool's fd 3, without its newline
 	KindExit        Kind = 12 // agent: JSON Exit
 	KindSignal      Kind = 13 // host: one byte, a signal for the tool; SIGKILL ends all that it started
+	KindFile        Kind = 14 // both: a FileOp and what it says, of a file of the call
 	KindPrepare     Kind = 16 // host: JSON Cell; the cell of the stream may be made before its start
+
+	// What streams of a tool's connections are made of, see [StreamWindow].
+	KindOpen         Kind = 17 // agent: uint32, uint16; somebody connected to a listener
+	KindData         Kind = 18 // both: uint32 and bytes
+	KindStreamCredit Kind = 19 // both: uint32, uint32; so many bytes were taken
+	KindEnd          Kind = 20 // both: uint32; no more data from this side
+	KindReset        Kind = 21 // both: uint32; the stream is over
 )
 
 // Numbers set aside for what is designed and not built. A reader refuses them
 // like any unknown kind.
 const (
-	_ Kind = 14 + iota // file: files of the call, in and out
-	_                  // secret: secrets of the call
+	_ Kind = 15 + iota // secret: secrets of the call
 )
 
 // kinds holds each kind's name and its largest payload.
@@ -67,7 +74,14 @@ var kinds = [...]struct {
 	KindMessage:     {"message", MaxMessage},
 	KindExit:        {"exit", 16 << 10},
 	KindSignal:      {"signal", 1},
+	KindFile:        {"file", MaxChunk},
 	KindPrepare:     {"prepare", 64 << 10},
+
+	KindOpen:         {"open", StreamPrefix + 2},
+	KindData:         {"data", MaxChunk},
+	KindStreamCredit: {"stream-credit", StreamPrefix + 4},
+	KindEnd:          {"end", StreamPrefix},
+	KindReset:        {"reset", StreamPrefix},
 }
 
 // known reports whether k is a kind of this version.

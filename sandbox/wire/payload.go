@@ -14,6 +14,12 @@ const (
 	DirTmp       = "/tmp"
 )
 
+// Where the files of a call are, below the workspace.
+const (
+	DirIn  = "in"  // there when the call brings files
+	DirOut = "out" // there when the tool starts; what is in it when it ends is sent
+)
+
 // Inodes is how many files a disk of size bytes may hold: a million empty files
 // fill no page but cost the kernel memory.
 func Inodes(size int64) int64 { return max(1024, size/4096) }
@@ -54,8 +60,14 @@ type Start struct {
 	Seccomp []byte `json:"seccomp,omitempty"`
 	// Rlimits are set before the tool starts.
 	Rlimits []Rlimit `json:"rlimits,omitempty"`
+	// Listen is where the agent listens for the tool, see [Listener].
+	Listen []Listener `json:"listen,omitempty"`
 	// OOMScoreAdj is the tool's, from -1000 to 1000.
 	OOMScoreAdj int `json:"oomScoreAdj"`
+	// Files says that files follow, and the tool starts behind their end.
+	Files bool `json:"files,omitempty"`
+	// Out asks for what the tool leaves in its outgoing directory.
+	Out *Out `json:"out,omitempty"`
 }
 
 // Cell says what the next cell is like. Everything else that a cell needs is

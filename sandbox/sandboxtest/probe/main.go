@@ -73,6 +73,8 @@ var modes = map[string]func(args []string) int{
 	"hold-on": holdOn,
 	"use":     use,
 
+	"leave-files": leaveFiles,
+
 	"refork":        refork,
 	"stopped":       stopped,
 	"stopped-child": stoppedChild,
