@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"pgregory.net/rapid"
 
 	"github.com/toolfleet/toolfleet/schema"
@@ -21,14 +22,19 @@ import (
 
 // The schema of a Go type accepts exactly what encoding/json makes of that
 // type: everything it writes, and of documents that are nearly so only what it
-// reads. Null is left out: a schema never takes it for a pointer, slice or map,
-// on purpose (see [schema.Of]).
+// reads. Of what is read null is left out: such a schema never takes it for a
+// pointer, slice or map, on purpose (see [schema.Of]).
 func TestSchemaIsExact(t *testing.T) {
+	t.Run("read", func(t *testing.T) { testExact(t, schema.Of, false) })
+	t.Run("written", func(t *testing.T) { testExact(t, schema.Written, true) })
+}
+
+func testExact(t *testing.T, of func(reflect.Type) (*jsonschema.Schema, error), nils bool) {
 	rapid.Check(t, func(t *rapid.T) {
 		typ := goType(t, 3)
-		s := compiled(t, typ)
+		s := compiled(t, of, typ)
 		v := reflect.New(typ)
-		fill(t, v.Elem())
+		fill(t, v.Elem(), nils)
 		raw, err := json.Marshal(v.Interface())
 		if err != nil {
 			t.Fatal(err)
@@ -66,14 +72,14 @@ func TestTextsAreAccepted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if problems := compiled(t, typ).Validate(raw); problems != nil {
+		if problems := compiled(t, schema.Written, typ).Validate(raw); problems != nil {
 			t.Errorf("%s writes %s: %v", typ, raw, problems)
 		}
 	}
 }
 
-func compiled(t interface{ Fatalf(string, ...any) }, typ reflect.Type) *validate.Schema {
-	derived, err := schema.Of(typ)
+func compiled(t interface{ Fatalf(string, ...any) }, of func(reflect.Type) (*jsonschema.Schema, error), typ reflect.Type) *validate.Schema {
+	derived, err := of(typ)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
@@ -154,8 +160,11 @@ func structType(t *rapid.T, depth int) reflect.Type {
 	return reflect.StructOf(fields)
 }
 
-// fill draws a value that holds no nil.
-func fill(t *rapid.T, v reflect.Value) {
+// fill draws a value, which holds no nil unless it may.
+func fill(t *rapid.T, v reflect.Value, nils bool) {
+	if nils && slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface}, v.Kind()) && rapid.Bool().Draw(t, "nil") {
+		return
+	}
 	switch v.Type() {
 	case reflect.TypeFor[json.RawMessage](), reflect.TypeFor[json.Number]():
 		v.Set(reflect.ValueOf(fmt.Sprint(rapid.Int64().Draw(t, "digits"))).Convert(v.Type()))
@@ -179,25 +188,25 @@ func fill(t *rapid.T, v reflect.Value) {
 		v.Set(reflect.ValueOf(other(t)))
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		fill(t, v.Elem())
+		fill(t, v.Elem(), nils)
 	case reflect.Slice:
 		n := rapid.IntRange(0, 3).Draw(t, "length")
 		v.Set(reflect.MakeSlice(v.Type(), n, n))
 		fallthrough
 	case reflect.Array:
 		for i := range v.Len() {
-			fill(t, v.Index(i))
+			fill(t, v.Index(i), nils)
 		}
 	case reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
 		for _, key := range rapid.SliceOfN(rapid.String(), 0, 3).Draw(t, "keys") {
 			value := reflect.New(v.Type().Elem()).Elem()
-			fill(t, value)
+			fill(t, value, nils)
 			v.SetMapIndex(reflect.ValueOf(key), value)
 		}
 	case reflect.Struct:
 		for _, field := range v.Fields() {
-			fill(t, field)
+			fill(t, field, nils)
 		}
 	}
 }

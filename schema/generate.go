@@ -28,10 +28,30 @@ func For[T any]() (*jsonschema.Schema, error) { return Of(reflect.TypeFor[T]()) 
 // The generator's defaults are corrected where they mislead: bytes are base64
 // text, json.RawMessage is any value, a type that writes itself is text or any
 // value, and no type is ["null", …], which some model providers answer with an
-// error; what is optional is told by "required". A nil pointer, slice or map
-// that is written as null therefore does not fit its own schema: it is to be
-// omitted.
+// error; what is optional is told by "required". What the type writes has
+// [Written].
 func Of(t reflect.Type) (*jsonschema.Schema, error) {
+	s, err := derive(t)
+	if err == nil {
+		dropNull(s)
+	}
+	return s, err
+}
+
+// Written derives the schema of a Go type as encoding/json writes it: [Of], and
+// null wherever a nil pointer, slice or map would be written. No provider is
+// asked to take it, and to make an empty list of a nil one would need a copy of
+// every answer.
+func Written(t reflect.Type) (*jsonschema.Schema, error) {
+	s, err := derive(t)
+	if err == nil {
+		addNull(s)
+	}
+	return s, err
+}
+
+// derive is what both have in common: some of what may be null says so.
+func derive(t reflect.Type) (*jsonschema.Schema, error) {
 	special := map[reflect.Type]*jsonschema.Schema{}
 	if err := findSpecial(t, special, map[reflect.Type]bool{}); err != nil {
 		return nil, fmt.Errorf("schema: type %s: %w", t, err)
@@ -40,7 +60,6 @@ func Of(t reflect.Type) (*jsonschema.Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("schema: type %s: %w", t, err)
 	}
-	dropNull(s)
 	return s, nil
 }
 
@@ -107,7 +126,7 @@ func specialOf(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "string"}
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8 &&
 		!implements(t.Elem(), jsonMarshaler) && !implements(t.Elem(), textMarshaler):
-		return &jsonschema.Schema{Type: "string", ContentEncoding: "base64"}
+		return &jsonschema.Schema{Types: []string{"null", "string"}, ContentEncoding: "base64"}
 	}
 	return nil
 }
@@ -162,7 +181,8 @@ func dropNull(s *jsonschema.Schema) {
 	if s == nil {
 		return
 	}
-	s.Types = slices.DeleteFunc(s.Types, func(name string) bool { return name == "null" })
+	// Types that occur twice share their list.
+	s.Types = slices.DeleteFunc(slices.Clone(s.Types), func(name string) bool { return name == "null" })
 	switch len(s.Types) {
 	case 0:
 		s.Types = nil
@@ -174,4 +194,24 @@ func dropNull(s *jsonschema.Schema) {
 	}
 	dropNull(s.Items)
 	dropNull(s.AdditionalProperties)
+}
+
+// addNull lets the maps below s be null, which the generator forgets. For a
+// pointer to any value it says null alone.
+func addNull(s *jsonschema.Schema) {
+	if s == nil {
+		return
+	}
+	isMap := s.Type == "object" && s.AdditionalProperties != nil && s.AdditionalProperties.Not == nil
+	switch {
+	case isMap:
+		s.Type, s.Types = "", []string{"null", "object"}
+	case slices.Equal(s.Types, []string{"null"}):
+		s.Types = nil
+	}
+	for _, property := range s.Properties {
+		addNull(property)
+	}
+	addNull(s.Items)
+	addNull(s.AdditionalProperties)
 }

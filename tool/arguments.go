@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/big"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,13 +35,42 @@ func (t *function[In, Out]) decode(input json.RawMessage) (in In, misfits []sche
 	}
 	// encoding/json takes a member for a field whatever its case; the schema
 	// has refused those. What is unknown to the type is refused here.
-	dec = json.NewDecoder(bytes.NewReader(input))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&in); err != nil {
-		return in, []schema.Problem{schema.At(nil, err.Error())}
+	err := strictly(input, &in)
+	if err == nil {
+		return in, nil
 	}
-	return in, nil
+	var again In
+	if strictly(spelledOut(input), &again) == nil {
+		return again, nil
+	}
+	return in, []schema.Problem{schema.At(nil, err.Error())}
 }
+
+// strictly decodes what has no members that are unknown.
+func strictly(input []byte, in any) error {
+	dec := json.NewDecoder(bytes.NewReader(input))
+	dec.DisallowUnknownFields()
+	return dec.Decode(in)
+}
+
+// spelledOut writes the whole numbers of sound JSON as their digits. 1.0 and 1e3
+// are integers to JSON Schema and to many a model, and not to encoding/json.
+func spelledOut(input []byte) []byte {
+	return number.ReplaceAllFunc(input, func(text []byte) []byte {
+		if text[0] == '"' {
+			return text // a string, whatever it holds
+		}
+		n, ok := new(big.Rat).SetString(string(text))
+		if !ok || !n.IsInt() {
+			return text
+		}
+		return []byte(n.Num().String())
+	})
+}
+
+// number matches the numbers of a JSON text that have a point or an exponent,
+// and its strings, so that no number is looked for inside.
+var number = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?`)
 
 // misfit is the answer to arguments with problems.
 func misfit(problems []schema.Problem) Result {

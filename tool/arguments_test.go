@@ -3,11 +3,15 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"math"
+	"math/big"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/jsonschema-go/jsonschema"
+	"pgregory.net/rapid"
 
 	"github.com/toolfleet/toolfleet/schema"
 )
@@ -100,4 +104,59 @@ func TestMisfitsAreBounded(t *testing.T) {
 	if most := 40.0; allocations > most*100_000 {
 		t.Errorf("%.1f allocations for each, and %.1f are allowed", allocations/100_000, most)
 	}
+}
+
+// JSON Schema says that 1.0 is an integer, and 1e3; so a field that holds one
+// takes them, and a text that looks like one stays as it is.
+func TestWholeNumbersInAnySpelling(t *testing.T) {
+	type in struct {
+		N     int64            `json:"n"`
+		Small map[string]uint8 `json:"small,omitempty"`
+		Big   *big.Int         `json:"big,omitempty"`
+		Float float64          `json:"float,omitempty"`
+		Text  string           `json:"text,omitempty"`
+		Raw   json.RawMessage  `json:"raw,omitempty"`
+	}
+	var got in
+	tl := Define("t", "d", func(_ context.Context, _ *Call, in in) (string, error) { got = in; return "", nil })
+	arguments := `{"n":-9007199254740993.0,"small":{"a":2.50e2,"b\"1.0":-0.0},"big":1e30,"float":1.5,"text":"1.0 \\","raw":[1.5,"1.0"]}`
+	if r := run(t, tl, arguments); r.IsError {
+		t.Fatal(r.Content)
+	}
+	want := in{
+		N: -9007199254740993, Small: map[string]uint8{"a": 250, `b"1.0`: 0}, Float: 1.5, Text: `1.0 \`, Raw: json.RawMessage(`[1.5,"1.0"]`),
+		Big: new(big.Int).Exp(big.NewInt(10), big.NewInt(30), nil),
+	}
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for arguments, want := range map[string]string{
+		`{"n":1.5}`:  "The arguments do not fit:\n- /n: type: 1.5 has type \"number\", want \"integer\"",
+		`{"n":1e30}`: "The arguments do not fit:\n- json: cannot unmarshal number 1e30 into Go struct field in.n of type int64",
+	} {
+		if r := run(t, tl, arguments); r.Content[0].Text != want {
+			t.Errorf("%s: %q", arguments, r.Content[0].Text)
+		}
+	}
+}
+
+func TestWholeNumbersProperty(t *testing.T) {
+	type in struct {
+		N int64 `json:"n"`
+	}
+	var got in
+	tl := Define("t", "d", func(_ context.Context, _ *Call, in in) (string, error) { got = in; return "", nil })
+	rapid.Check(t, func(rt *rapid.T) {
+		n := rapid.Int64().Draw(rt, "n")
+		zeros := rapid.IntRange(0, 5).Draw(rt, "zeros")
+		text := fmt.Sprintf("%d.%s", n, strings.Repeat("0", zeros+1))
+		if rapid.Bool().Draw(rt, "exponent") {
+			n /= int64(math.Pow10(zeros))
+			text = fmt.Sprintf("%de%d", n, zeros)
+			n *= int64(math.Pow10(zeros))
+		}
+		if r := run(t, tl, `{"n":`+text+`}`); r.IsError || got.N != n {
+			rt.Errorf("%s was read as %d: %v", text, got.N, r.Content)
+		}
+	})
 }

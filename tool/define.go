@@ -105,7 +105,7 @@ func newFunction[In, Out any](info Info, fn func(context.Context, *Call, In) (Ou
 		return nil, fmt.Errorf("type %s: a result is returned as a value", reflect.TypeFor[Out]())
 	}
 	if structured[Out]() {
-		if d.output, err = schema.For[Out](); err != nil {
+		if d.output, err = schema.Written(reflect.TypeFor[Out]()); err != nil {
 			return nil, err
 		}
 	}

@@ -52,7 +52,7 @@ parameters:
   required: [text]
   additionalProperties: false
 outputSchema:
-  type: array
+  type: ["null", array]
   items:
     type: integer
 annotations:
