@@ -12,6 +12,7 @@ RUN ?= .
 FUZZTIME ?= 20s
 
 tools := .toolchain/bin
+BIN   ?= bin
 # A checkout that git refuses to read (another owner, no git) is built without
 # its revision.
 vcs := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
@@ -30,36 +31,48 @@ setup: ## build everything that running needs; nothing to do the second time
 
 .PHONY: build
 build: ## build bin/{dispatcher,worker,toolfleet,agent}
-	@mkdir -p bin
-	@[[ -x bin/toolfleet ]] || echo "setup: building bin/ (a minute or two the first time)"
-	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w -buildid=' -o bin/ ./cmd/agent
-	@CGO_ENABLED=0 go build -trimpath -buildvcs=$(vcs) -o bin/ ./cmd/dispatcher ./cmd/worker ./cmd/toolfleet
+	@mkdir -p $(BIN)
+	@[[ -x $(BIN)/toolfleet ]] || echo "setup: building bin/ (a minute or two the first time)"
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags='-s -w -buildid=' -o $(BIN)/ ./cmd/agent
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=$(vcs) -o $(BIN)/ ./cmd/dispatcher ./cmd/worker ./cmd/toolfleet
 
-.PHONY: images
-images: setup ## build the example tools' images into bin/images
+.PHONY: tool-images
+tool-images: setup ## build the example tools' images into bin/images
 	@examples/images.sh >&2
 
+# REGISTRY and TAG name the fleet's images; the chart expects these.
+REGISTRY ?= toolfleet.local
+TAG      ?= $(shell awk '$$1 == "appVersion:" { print $$2 }' charts/toolfleet/Chart.yaml)
+
+.PHONY: images
+images: setup ## build the images of dispatcher, worker and command line into bin/fleet
+	@go run ./deploy/images --registry=$(REGISTRY) --tag=$(TAG)
+
+.PHONY: images-check
+images-check: setup ## build them from two places and compare their digests
+	@deploy/images/check.sh
+
 .PHONY: demo
-demo: setup images ## start a fleet, call every example, stop it, see that nothing is left
+demo: setup tool-images ## start a fleet, call every example, stop it, see that nothing is left
 	@examples/demo.sh
 
 .PHONY: conformance
-conformance: setup images ## the official AG-UI clients against a running fleet, through its doors
+conformance: setup tool-images ## the official AG-UI clients against a running fleet, through its doors
 	@dispatch/aguidoor/conformance/run.sh
 
 .PHONY: run
-run: setup images ## the whole fleet in one process, with the example tools; stop it with Ctrl-C
+run: setup tool-images ## the whole fleet in one process, with the example tools; stop it with Ctrl-C
 	@bin/toolfleet up --tools examples/tools --images bin/images
 
 .PHONY: test
-test: setup images ## every test, with the race detector and real containers
+test: setup tool-images ## every test, with the race detector and real containers
 	@toolchain/build.sh gotestsum runsc
 	@toolchain/test.sh -race -count=1 -timeout=20m -run '$(RUN)' $(PKG)
 
 # The flood tests measure the memory of their process, in which three servers are.
 cluster_skip := TestPain35FloodsAreNotHeld
 .PHONY: test-cluster
-test-cluster: setup images ## the tests of all that speaks to NATS, on three servers with three replicas of each stream
+test-cluster: setup tool-images ## the tests of all that speaks to NATS, on three servers with three replicas of each stream
 	@TOOLFLEET_TEST_NATS=cluster go test -count=1 -timeout=6m -run '$(RUN)' -skip '$(cluster_skip)' \
 		./queue ./results ./blob ./dispatch ./keeper ./worker ./cmd/internal/part
 
@@ -70,11 +83,11 @@ escape: setup ## let a hostile tool loose in real sandboxes: each runtime that i
 	@bin/toolfleet escape
 
 .PHONY: test-cgroup2
-test-cgroup2: setup images ## the sandbox's tests on cgroup v2, in a kernel of their own
+test-cgroup2: setup tool-images ## the sandbox's tests on cgroup v2, in a kernel of their own
 	@toolchain/cgroup2/run.sh
 
 .PHONY: bench
-bench: setup images ## measure calls against bare containers, as `name value` lines
+bench: setup tool-images ## measure calls against bare containers, as `name value` lines
 	@toolchain/packages.sh bubblewrap >&2
 	@toolchain/build.sh runsc >&2
 	@bin/toolfleet bench
@@ -88,7 +101,7 @@ SEED  ?= 1
 CALLS ?= 2000
 
 .PHONY: chaos
-chaos: setup images ## a fleet under faults: CALLS calls (2000), faults drawn from SEED (1)
+chaos: setup tool-images ## a fleet under faults: CALLS calls (2000), faults drawn from SEED (1)
 	@mkdir -p bin/chaos
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags=chaos,failpoint -o bin/chaos/ ./cmd/dispatcher ./cmd/worker ./cmd/toolfleet ./cmd/chaos
 	@bin/chaos/chaos --seed=$(SEED) --calls=$(CALLS)

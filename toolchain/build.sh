@@ -33,11 +33,17 @@ for name in "$@"; do
 	case $name in
 	containerd) build "$name" $containerd/containerd 0 no_cri,no_btrfs,no_devmapper,no_zfs,no_aufs ;;
 	containerd-shim-runc-v2) build "$name" $containerd/containerd-shim-runc-v2 0 '' ;;
-	runc) build "$name" github.com/opencontainers/runc 1 seccomp ;;
+	# Static, so that it runs in an image that holds no library.
+	runc) build "$name" github.com/opencontainers/runc 1 seccomp,netgo,osusergo . -extldflags=-static ;;
 	runsc)
 		version=$(go list -C gvisor -m -f '{{.Version}}' gvisor.dev/gvisor)
 		build "$name" gvisor.dev/gvisor/runsc 0 '' gvisor "-X gvisor.dev/gvisor/runsc/version.version=$version"
 		;;
+	helm)
+		version=$(go list -C kubernetes -m -f '{{.Version}}' helm.sh/helm/v4)
+		build "$name" helm.sh/helm/v4/cmd/helm 0 '' kubernetes "-X helm.sh/helm/v4/internal/version.version=$version"
+		;;
+	kubeconform) build "$name" github.com/yannh/kubeconform/cmd/kubeconform 0 '' kubernetes ;;
 	golangci-lint) build "$name" github.com/golangci/golangci-lint/v2/cmd/golangci-lint 0 '' ;;
 	gotestsum) build "$name" gotest.tools/gotestsum 0 '' ;;
 	*)

@@ -52,7 +52,7 @@ func startFleet(t testing.TB, state string, flags ...string) *fleet {
 	root := repo(t)
 	images := filepath.Join(root, "bin", "images")
 	if m, _ := filepath.Glob(filepath.Join(images, "*.tar")); len(m) == 0 {
-		t.Fatalf("no images in %s: run `make setup images` first", images)
+		t.Fatalf("no images in %s: run `make setup tool-images` first", images)
 	}
 	tools := filepath.Join(state, "tools")
 	if _, err := os.Stat(tools); err != nil {

@@ -146,7 +146,7 @@ func open(ctx context.Context, c Config) (b *bench, err error) {
 	}()
 	archive, err := os.Open(filepath.Join(c.Images, measuredImage+".tar"))
 	if err != nil {
-		return b, fmt.Errorf("no image of %s: %w; run make images", measuredImage, err)
+		return b, fmt.Errorf("no image of %s: %w; run make tool-images", measuredImage, err)
 	}
 	defer archive.Close()
 	if b.bare, err = containerd.StartBare(ctx, c.BinDir, c.Dir, archive); err != nil {
