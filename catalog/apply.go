@@ -14,13 +14,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Errors of [Store.Apply], which then changed nothing.
+// Errors of [Store.Apply]. But for ErrUnavailable it changed nothing.
 var (
 	// ErrConflict says that the catalogue is not at the revision that a change
 	// was made for, or that others change it without a pause.
 	ErrConflict = errors.New("catalog: the catalogue was changed by somebody else meanwhile")
 	// ErrUnknown says that a tool to be deleted is not in the bucket.
 	ErrUnknown = errors.New("catalog: not in the fleet's catalogue")
+	// ErrUnavailable says that the server did not answer. Whether anything was
+	// changed is not known.
+	ErrUnavailable = errors.New("catalog: the bucket does not answer")
 	// ErrFull says that the catalogue has no room for a change.
 	ErrFull = errors.New("catalog: the fleet's catalogue is full")
 )
@@ -79,9 +82,8 @@ const (
 	applyTries = 16
 )
 
-// Apply changes the bucket. The error is [Problems] when a tool is faulty; then,
-// and with the errors of this package, nothing was changed. After any other
-// error it is not known; the same change may be applied again.
+// Apply changes the bucket. The error is [Problems] when a tool is faulty. After
+// any error the same change may be applied again.
 func (s *Store) Apply(ctx context.Context, c Change) (Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
@@ -236,7 +238,7 @@ func (s *Store) publish(ctx context.Context, subject string, data []byte, opts .
 			return 0, fmt.Errorf("%w: its bucket holds no more bytes; delete tools, and what they took is free after %s", ErrFull, Duration(keepUnused))
 		}
 	}
-	return 0, fmt.Errorf("catalog: write: %w", err)
+	return 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
 // collect deletes declarations that no set has named for an hour. That is

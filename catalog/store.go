@@ -119,7 +119,7 @@ func (s *Store) Set(ctx context.Context) (Set, error) {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return Set{}, nil
 	case err != nil:
-		return Set{}, fmt.Errorf("catalog: read the set: %w", err)
+		return Set{}, err
 	}
 	var w writtenSet
 	switch err := json.Unmarshal(msg.Data, &w); {
@@ -152,7 +152,7 @@ func (s *Store) spec(ctx context.Context, name, digest string) (Spec, error) {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return Spec{}, errMissing
 	case err != nil:
-		return Spec{}, fmt.Errorf("catalog: read %s: %w", digest, err)
+		return Spec{}, err
 	}
 	if got, err := digestOf(msg.Data); err != nil || got != digest {
 		return Spec{}, fmt.Errorf("%w: it is not the text that %s names", errUnreadable, digest)
@@ -167,11 +167,16 @@ func (s *Store) spec(ctx context.Context, name, digest string) (Spec, error) {
 	return spec, nil
 }
 
-// get asks the leader for the entry of a subject.
+// get asks the leader for the entry of a subject. The error is ErrMsgNotFound of
+// the client library or ErrUnavailable.
 func (s *Store) get(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	return s.stream.GetLastMsgForSubject(ctx, subject)
+	msg, err := s.stream.GetLastMsgForSubject(ctx, subject)
+	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return msg, err
 }
 
 func plainHex(s string) bool {

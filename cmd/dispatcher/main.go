@@ -17,8 +17,8 @@ import (
 )
 
 type config struct {
-	Tools  string          `help:"Directory of tool specifications." required:"" env:"TOOLFLEET_TOOLS"`
 	Config kong.ConfigFlag `help:"YAML file with flag names as keys."`
+	part.ToolsConfig
 	part.StreamsConfig
 	part.DispatcherConfig
 	part.NATSConfig
@@ -38,8 +38,7 @@ func main() {
 
 func run(ctx context.Context, cfg config) error {
 	logger := cfg.Logger(os.Stderr)
-	tools, err := part.LoadTools(cfg.Tools)
-	if err != nil {
+	if err := cfg.Check(); err != nil {
 		return err
 	}
 	nc, err := part.Dial(cfg.NATSConfig, part.RoleDispatcher, logger)
@@ -52,7 +51,12 @@ func run(ctx context.Context, cfg config) error {
 		return err
 	}
 	reg := part.Registry()
-	d, err := part.StartDispatcher(cfg.DispatcherConfig, bus, tools, metrics.New(reg), part.Process{Metrics: metrics.Handler(reg)}, logger)
+	m := metrics.New(reg)
+	tools, err := cfg.Open(ctx, bus, m, logger)
+	if err != nil {
+		return err
+	}
+	d, err := part.StartDispatcher(cfg.DispatcherConfig, bus, tools, m, part.Process{Metrics: metrics.Handler(reg)}, logger)
 	if err != nil {
 		return err
 	}
@@ -60,6 +64,7 @@ func run(ctx context.Context, cfg config) error {
 	defer stop()
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return bus.Log.Run(gctx) })
+	g.Go(func() error { return tools.Run(gctx) })
 	g.Go(func() error { return d.Run(gctx) })
 	fmt.Printf("ready http=%s nats=%s\n", d.URL(), part.Redacted(cfg.Servers()))
 	return g.Wait()

@@ -24,9 +24,9 @@ import (
 // UpCmd is the whole fleet in one process: a dispatcher, a worker, a containerd
 // of its own, and an embedded NATS server unless --nats names others.
 type UpCmd struct {
-	Tools      string          `help:"Directory of tool specifications." required:"" env:"TOOLFLEET_TOOLS"`
 	NATSListen string          `name:"nats-listen" help:"Address of the embedded NATS server; port 0 takes any." default:"127.0.0.1:4222" env:"TOOLFLEET_NATS_LISTEN"`
 	Config     kong.ConfigFlag `help:"YAML file with flag names as keys."`
+	part.ToolsConfig
 	part.NATSConfig
 	part.StreamsConfig
 	part.WorkerConfig
@@ -41,8 +41,7 @@ type UpCmd struct {
 // sandboxes and containerd go, and NATS last.
 func (c *UpCmd) Run(ctx context.Context) error {
 	logger := c.Logger(os.Stderr)
-	tools, err := part.LoadTools(c.Tools)
-	if err != nil {
+	if err := c.Check(); err != nil {
 		return err
 	}
 	unlock, err := part.Lock(c.State)
@@ -69,6 +68,10 @@ func (c *UpCmd) Run(ctx context.Context) error {
 
 	reg := part.Registry()
 	m := metrics.New(reg)
+	tools, err := c.Open(ctx, bus, m, logger)
+	if err != nil {
+		return err
+	}
 	// The doors are bound before the worker starts, which takes seconds: a
 	// taken port is told at once. They are served when there is a worker.
 	var worker atomic.Pointer[part.Worker]
@@ -116,6 +119,7 @@ func (c *UpCmd) Run(ctx context.Context) error {
 		return dispatcher.Run(doors)
 	})
 	g.Go(func() error { return bus.Log.Run(follow) })
+	g.Go(func() error { return tools.Run(follow) })
 	fmt.Printf("ready http=%s nats=%s\n", dispatcher.URL(), url)
 	return g.Wait()
 }

@@ -20,9 +20,9 @@ import (
 )
 
 type config struct {
-	Tools  string          `help:"Directory of tool specifications." required:"" env:"TOOLFLEET_TOOLS"`
 	Listen string          `help:"Address of health and metrics; empty means none." default:"127.0.0.1:8081" env:"TOOLFLEET_WORKER_LISTEN"`
 	Config kong.ConfigFlag `help:"YAML file with flag names as keys."`
+	part.ToolsConfig
 	part.WorkerConfig
 	part.NATSConfig
 	part.LogConfig
@@ -41,8 +41,7 @@ func main() {
 
 func run(ctx context.Context, cfg config) error {
 	logger := cfg.Logger(os.Stderr)
-	tools, err := part.LoadTools(cfg.Tools)
-	if err != nil {
+	if err := cfg.Check(); err != nil {
 		return err
 	}
 	unlock, err := part.Lock(cfg.State)
@@ -67,6 +66,11 @@ func run(ctx context.Context, cfg config) error {
 		return err
 	}
 	reg := part.Registry()
+	m := metrics.New(reg)
+	tools, err := cfg.Open(ctx, bus, m, logger)
+	if err != nil {
+		return err
+	}
 	var hurried atomic.Pointer[part.Worker] // nil until there is a worker
 	ctx, stop := part.Signals(ctx, func() {
 		if w := hurried.Load(); w != nil {
@@ -74,7 +78,7 @@ func run(ctx context.Context, cfg config) error {
 		}
 	})
 	defer stop()
-	w, err := part.StartWorker(ctx, cfg.WorkerConfig, bus, tools, metrics.New(reg), logger)
+	w, err := part.StartWorker(ctx, cfg.WorkerConfig, bus, tools, m, logger)
 	if err != nil {
 		return err
 	}
@@ -88,6 +92,7 @@ func run(ctx context.Context, cfg config) error {
 	work, drain := context.WithCancel(ctx)
 	defer context.AfterFunc(gctx, drain)()
 	g.Go(func() error { return bus.Log.Run(gctx) })
+	g.Go(func() error { return tools.Run(gctx) })
 	if health != nil {
 		mux := http.NewServeMux()
 		mux.Handle("GET /metrics", part.Observing(metrics.Handler(reg), w.Observe))

@@ -67,6 +67,9 @@ type Config struct {
 
 	Dispatcher *dispatch.Dispatcher
 	Tools      Tools
+	// Catalogue is shown to operators and changed by them; nil leaves its paths
+	// out.
+	Catalogue Catalogue
 	// Workers lists the living workers, for operators; nil leaves the path out.
 	// queue.Registry.List is one.
 	Workers func(context.Context) ([]queue.WorkerInfo, error)

@@ -22,6 +22,7 @@ func (s *Server) routes() http.Handler {
 	s.registerEvents(api)
 	s.registerBlobs(api)
 	s.registerTools(api)
+	s.registerCatalogue(api)
 	s.registerWorkers(api)
 	s.registerHealth(api)
 	if s.config.MetricsHandler != nil {

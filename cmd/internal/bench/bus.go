@@ -80,7 +80,10 @@ func openBus(ctx context.Context, c busConfig) (b *bus, err error) {
 func (b *bus) start(ctx context.Context, p *part.Bus, cfg busConfig, logger *slog.Logger) error {
 	echo := catalog.Spec{Name: "echo", Description: "Answers.", Image: "local/none:1", Command: []string{"/tool"}, Parameters: []byte(`{"type":"object"}`)}
 	echo.SetDefaults()
-	tools := []catalog.Spec{echo}
+	tools, err := catalog.Follow(ctx, catalog.FollowerConfig{Tools: []catalog.Spec{echo}})
+	if err != nil {
+		return err
+	}
 	m := metrics.New(part.Registry())
 	doors, err := part.StartDispatcher(part.DispatcherConfig{Listen: "127.0.0.1:0"}, p, tools, m, part.Process{Drain: time.Second}, logger)
 	if err != nil {

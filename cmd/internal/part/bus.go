@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/toolfleet/toolfleet/blob"
+	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/results"
 )
@@ -21,6 +22,7 @@ type Bus struct {
 	Queue    *queue.Queue
 	Registry *queue.Registry
 	Blobs    *blob.Store
+	Tools    *catalog.Store
 
 	nc *nats.Conn
 }
@@ -181,6 +183,9 @@ func (b *Bus) open(ctx context.Context, js jetstream.JetStream, o BusOptions, lo
 	if b.Registry, err = queue.OpenRegistry(ctx, js, jobs); err != nil {
 		return err
 	}
-	b.Blobs, err = blob.Open(ctx, js, blob.Options{Replicas: o.Replicas, Bind: o.Bind})
+	if b.Blobs, err = blob.Open(ctx, js, blob.Options{Replicas: o.Replicas, Bind: o.Bind}); err != nil {
+		return err
+	}
+	b.Tools, err = catalog.OpenStore(ctx, js, catalog.StoreOptions{Replicas: o.Replicas, Bind: o.Bind})
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/toolfleet/toolfleet/blob"
+	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/dispatch"
 	"github.com/toolfleet/toolfleet/dispatch/aguidoor"
@@ -57,15 +58,15 @@ type Process struct {
 	Drain time.Duration
 }
 
-// StartDispatcher binds the doors. Nothing is served before Run.
-func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools []catalog.Spec, m *metrics.Metrics, p Process, logger *slog.Logger) (*Dispatcher, error) {
-	c, err := catalog.New(tools)
-	if err != nil {
+// StartDispatcher binds the doors. Nothing is served before Run. The tools are
+// followed by whoever opened them.
+func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools *catalog.Follower, m *metrics.Metrics, p Process, logger *slog.Logger) (*Dispatcher, error) {
+	// No tool may ask for more than these.
+	if err := keeper.CheckHorizon(catalog.MaxQueueTimeout, call.MaxTimeout, longestDrain); err != nil {
 		return nil, err
 	}
-	if err := checkHorizon(tools); err != nil {
-		return nil, err
-	}
+	c := tools.Catalog()
+	var err error
 	var key []byte
 	if cfg.SigningKey != "" {
 		if key, err = os.ReadFile(cfg.SigningKey); err != nil {
@@ -100,7 +101,7 @@ func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools []catalog.Spec, m *me
 	}
 	srv, err := httpapi.New(httpapi.Config{
 		Addr: cfg.Listen, TokenFile: cfg.Tokens, PublicURL: cfg.PublicURL, SigningKey: key, Origins: cfg.CORSOrigin,
-		Dispatcher: d, Tools: c, Workers: bus.Registry.List, Doors: []httpapi.Door{agui}, Metrics: m, MetricsHandler: p.Metrics, Drain: p.Drain, Ready: ready, Logger: logger,
+		Dispatcher: d, Tools: c, Catalogue: tools, Workers: bus.Registry.List, Doors: []httpapi.Door{agui}, Metrics: m, MetricsHandler: p.Metrics, Drain: p.Drain, Ready: ready, Logger: logger,
 	})
 	if err != nil {
 		return nil, err
@@ -120,16 +121,6 @@ func processName() string {
 // longestDrain is the longest drain that the horizon is checked against: the
 // dispatcher does not know its workers' own.
 const longestDrain = time.Hour
-
-// checkHorizon refuses tools whose calls could outlive the log's promise.
-func checkHorizon(tools []catalog.Spec) error {
-	for _, t := range tools {
-		if err := keeper.CheckHorizon(time.Duration(t.QueueTimeout), time.Duration(t.Limits.Timeout), longestDrain); err != nil {
-			return fmt.Errorf("tool %s: %w", t.Name, err)
-		}
-	}
-	return nil
-}
 
 // URL is where the doors are.
 func (d *Dispatcher) URL() string { return d.http.URL() }

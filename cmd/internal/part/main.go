@@ -21,7 +21,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"sigs.k8s.io/yaml"
 
-	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/internal/httpd"
 )
 
@@ -78,15 +77,6 @@ func (r resolver) Validate(app *kong.Application) error {
 // Resolve implements [kong.Resolver].
 func (r resolver) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	return r[flag.Name], nil
-}
-
-// LoadTools loads the specifications under dir; there must be some.
-func LoadTools(dir string) ([]catalog.Spec, error) {
-	tools, err := catalog.LoadDir(dir)
-	if err == nil && len(tools) == 0 {
-		err = fmt.Errorf("no tool.yaml or *.tool.yaml is in %s; name the directory of your tools with --tools", dir)
-	}
-	return tools, err
 }
 
 // Signals returns a context that ends at the first SIGTERM or SIGINT, and calls

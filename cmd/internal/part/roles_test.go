@@ -81,11 +81,17 @@ func answerOne(t *testing.T, tr *trial, replicas int) {
 	}
 	wantReplicas(t, forDispatcher, replicas)
 	reg := prometheus.NewRegistry()
-	d, err := StartDispatcher(DispatcherConfig{Listen: "127.0.0.1:0"}, bus, []catalog.Spec{trialTool()}, metrics.New(reg), Process{}, logger)
+	// The dispatcher's door changes the bucket, and the worker follows it.
+	tools, err := ToolsConfig{}.Open(t.Context(), bus, nil, logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := StartDispatcher(DispatcherConfig{Listen: "127.0.0.1:0"}, bus, tools, metrics.New(reg), Process{}, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
 	run(bus.Log.Run)
+	run(tools.Run)
 	run(d.Run)
 
 	mine := <-workers
@@ -100,6 +106,17 @@ func answerOne(t *testing.T, tr *trial, replicas int) {
 	})
 	run((&queue.Server{Queue: mine.Queue, Handler: &trialWorker{t, mine}, Slots: 2, Drain: time.Minute, Log: logger}).Run)
 
+	theirs, err := ToolsConfig{}.Open(t.Context(), mine, nil, logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(theirs.Run)
+	for _, description := range []string{"For a trial.", "For a test."} {
+		if _, err := tools.Apply(t.Context(), catalog.Change{Tools: []catalog.Spec{trialTool(description)}}); err != nil {
+			t.Fatal(err)
+		}
+		awaitTool(t, theirs, description)
+	}
 	ref := submit(t, d.URL())
 	followed(t, tr, ref, run)
 	if workers, err := bus.Registry.List(t.Context()); err != nil || len(workers) != 1 || workers[0].ID != "w" || workers[0].Slots != 2 || time.Since(workers[0].Beat).Abs() > time.Minute {
@@ -112,8 +129,24 @@ func answerOne(t *testing.T, tr *trial, replicas int) {
 	}
 }
 
-func trialTool() catalog.Spec {
-	s := catalog.Spec{Name: "echo", Description: "For a test.", Image: "local/echo:1", Command: []string{"/tool"}, Parameters: []byte(`{"type":"object"}`)}
+// awaitTool waits until the trial's tool is there, as described.
+func awaitTool(t *testing.T, f *catalog.Follower, description string) {
+	t.Helper()
+	for {
+		state, changed := f.State()
+		if len(state.Tools) == 1 && state.Tools[0].Spec.Description == description {
+			return
+		}
+		select {
+		case <-changed:
+		case <-t.Context().Done():
+			t.Fatal("the tool did not come")
+		}
+	}
+}
+
+func trialTool(description string) catalog.Spec {
+	s := catalog.Spec{Name: "echo", Description: description, Image: "local/echo:1", Command: []string{"/tool"}, Parameters: []byte(`{"type":"object"}`)}
 	s.SetDefaults()
 	return s
 }
@@ -206,7 +239,7 @@ func (w *trialWorker) handle(ctx context.Context, d *queue.Delivery) error {
 func wantReplicas(t *testing.T, nc *nats.Conn, n int) {
 	t.Helper()
 	js := jetStream(t, nc)
-	for _, name := range []string{results.Stream, queue.CallsStream, queue.ReadyStream, queue.DeadStream, "KV_" + queue.WorkersBucket, "OBJ_" + blob.Bucket} {
+	for _, name := range []string{results.Stream, queue.CallsStream, queue.ReadyStream, queue.DeadStream, "KV_" + queue.WorkersBucket, "OBJ_" + blob.Bucket, "KV_" + catalog.Bucket} {
 		s, err := js.Stream(t.Context(), name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -225,12 +258,13 @@ func refused(t *testing.T, tr *trial) {
 	for role, subjects := range map[string][]string{
 		RoleDispatcher: {
 			"$JS.API.STREAM.DELETE.TOOLFLEET_EVENTS", "$JS.API.STREAM.PURGE.TOOLFLEET_EVENTS", "$JS.API.STREAM.MSG.DELETE.TOOLFLEET_EVENTS",
-			events + "claim", events + "progress", "$KV.toolfleet_workers.w", "elsewhere", "_INBOX.worker.x",
+			events + "claim", events + "progress", "$KV.toolfleet_workers.w", "elsewhere", "_INBOX.worker.x", "$JS.API.STREAM.PURGE.KV_toolfleet_catalog",
 		},
 		RoleWorker: {
 			events + "admit", events + "cancel", ready, waiting, "toolfleet.runs.default.x", "$KV.toolfleet_keeper.scheduler",
 			"$JS.API.STREAM.CREATE.MINE", "$JS.API.STREAM.UPDATE.TOOLFLEET_READY", "$JS.API.STREAM.DELETE.TOOLFLEET_READY",
 			"$JS.API.STREAM.DELETE.TOOLFLEET_EVENTS", "$JS.API.STREAM.PURGE.OBJ_toolfleet_blobs", "$JS.API.STREAM.MSG.DELETE.TOOLFLEET_EVENTS",
+			"$KV.toolfleet_catalog.set", "$KV.toolfleet_catalog.spec.x", "$JS.API.STREAM.MSG.DELETE.KV_toolfleet_catalog", "$JS.API.STREAM.PURGE.KV_toolfleet_catalog",
 			// Consumers over what it writes itself could put its words into the queue.
 			"$JS.API.CONSUMER.CREATE.TOOLFLEET_EVENTS.mine", "$JS.API.CONSUMER.CREATE.TOOLFLEET_EVENTS.mine.toolfleet.events.*.*.progress",
 			"$JS.API.CONSUMER.CREATE.OBJ_toolfleet_blobs.mine.>", "$JS.API.CONSUMER.DURABLE.CREATE.TOOLFLEET_EVENTS.mine", "_INBOX.dispatcher.x",
@@ -239,6 +273,7 @@ func refused(t *testing.T, tr *trial) {
 			events + "admit", events + "progress", events + "result", events + "cancel", ready, waiting, "$KV.toolfleet_workers.w",
 			"$JS.API.STREAM.CREATE.MINE", "$JS.API.STREAM.DELETE.TOOLFLEET_EVENTS", "$JS.API.CONSUMER.MSG.NEXT.TOOLFLEET_READY.ready-default",
 			"$JS.API.STREAM.MSG.GET.TOOLFLEET_READY", "$JS.API.DIRECT.GET.OBJ_toolfleet_blobs", "elsewhere",
+			"$KV.toolfleet_catalog.set", "$JS.API.STREAM.MSG.GET.KV_toolfleet_catalog",
 		},
 	} {
 		t.Run(role, func(t *testing.T) {

@@ -27,53 +27,79 @@ type warmPool struct {
 	*sandbox.Pool
 
 	metrics *metrics.Metrics
-	cells   map[sandbox.Spec]catalog.Warm // by a spec whose owner has no tenant
 
-	mu     sync.Mutex     // guards recent, and goes before the pool's own
-	recent []sandbox.Spec // of cells, wanted; the last used first
+	mu     sync.Mutex                    // guards what follows, and goes before the pool's own
+	kept   map[sandbox.Spec]catalog.Warm // what the tools say; cells by a spec whose owner has no tenant
+	recent []sandbox.Spec                // of cells, wanted; the last used first
 }
 
-// newWarmPool wants what the tools of a class say is to be kept. What a tool
-// says of its cells is kept for the tenants that it names, or the default one;
-// for any other tenant it is what its calls need, up to the tool's max.
-func newWarmPool(cfg sandbox.PoolConfig, tools []catalog.Spec, class string, m *metrics.Metrics) *warmPool {
-	w := &warmPool{metrics: m, cells: make(map[sandbox.Spec]catalog.Warm)}
+// newWarmPool wants nothing yet.
+func newWarmPool(cfg sandbox.PoolConfig, m *metrics.Metrics) *warmPool {
+	w := &warmPool{metrics: m}
 	cfg.OnStart = w.started
 	w.Pool = sandbox.NewPool(cfg)
-	for spec, warm := range warmth(tools, class) {
-		if spec.Isolation != catalog.IsolationCell {
-			w.Want(spec, warm.Min, warm.Max)
-			continue
-		}
-		w.cells[spec] = warm
-	}
-	for i := range tools {
-		t := &tools[i]
-		warm, ok := w.cells[t.Sandbox("")]
-		if !ok || warm.Min == 0 {
-			continue
-		}
-		tenants := t.Tenants
-		if len(tenants) == 0 {
-			tenants = []string{call.DefaultTenant}
-		}
-		for _, tenant := range tenants {
-			w.want(t.Sandbox(tenant), warm)
-		}
-	}
 	return w
 }
 
-// warmth adds up what the tools of a class want to be kept warm. Tools whose
+// follow wants what tools, all of one class, say is to be kept, and nothing else
+// any more. What a tool says of its cells is kept for the tenants that it names,
+// or the default one; for any other tenant it is what its calls need, up to the
+// tool's max.
+func (w *warmPool) follow(tools []catalog.Spec) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was := w.kept
+	w.kept = warmth(tools)
+	for spec := range was {
+		if _, still := w.kept[spec]; !still && spec.Isolation != catalog.IsolationCell {
+			w.Want(spec, 0, 0)
+		}
+	}
+	for spec, warm := range w.kept {
+		if spec.Isolation != catalog.IsolationCell && was[spec] != warm {
+			w.Want(spec, warm.Min, warm.Max)
+		}
+	}
+	w.forgetCells(was)
+	for i := range tools {
+		t := &tools[i]
+		if warm := w.kept[t.Sandbox("")]; t.Isolation == catalog.IsolationCell && warm.Min > 0 {
+			for _, tenant := range ahead(t) {
+				w.wantCells(t.Sandbox(tenant), warm)
+			}
+		}
+	}
+}
+
+// forgetCells gives up the cells of tools that are not there any more, or want
+// another number of them kept: those are wanted anew.
+func (w *warmPool) forgetCells(was map[sandbox.Spec]catalog.Warm) {
+	w.recent = slices.DeleteFunc(w.recent, func(spec sandbox.Spec) bool {
+		key := withoutTenant(spec)
+		warm, still := w.kept[key]
+		if still && was[key] == warm {
+			return false
+		}
+		w.Want(spec, 0, 0)
+		return true
+	})
+}
+
+// ahead are the tenants for whom a tool's cells are kept before their first call.
+func ahead(t *catalog.Spec) []string {
+	if len(t.Tenants) == 0 {
+		return []string{call.DefaultTenant}
+	}
+	return t.Tenants
+}
+
+// warmth adds up what tools of one class want to be kept warm. Tools whose
 // sandboxes are alike share them: a sandbox does not know its tool before the
 // call comes. Cells are told by a spec without a tenant.
-func warmth(tools []catalog.Spec, class string) map[sandbox.Spec]catalog.Warm {
+func warmth(tools []catalog.Spec) map[sandbox.Spec]catalog.Warm {
 	sum := map[sandbox.Spec]catalog.Warm{}
 	for i := range tools {
 		t := &tools[i]
-		if t.Type == catalog.TypeServer || t.Class != class {
-			continue
-		}
 		spec := t.Sandbox("")
 		w := sum[spec]
 		w.Min += t.Warm.Min
@@ -86,11 +112,7 @@ func warmth(tools []catalog.Spec, class string) map[sandbox.Spec]catalog.Warm {
 // Take implements [worker.Sandboxes].
 func (w *warmPool) Take(ctx context.Context, spec sandbox.Spec, cold func(context.Context) error) (*sandbox.Sandbox, bool, error) {
 	if spec.Isolation == catalog.IsolationCell {
-		// A spec that is not the catalogue's, of a job that waited while the
-		// tool was changed, is served and not kept.
-		if warm, ok := w.cells[withoutTenant(spec)]; ok {
-			w.want(spec, catalog.Warm{Max: warm.Max})
-		}
+		w.want(spec)
 	}
 	sb, hit, err := w.Pool.Take(ctx, spec, cold)
 	k := w.Kind(spec)
@@ -98,11 +120,20 @@ func (w *warmPool) Take(ctx context.Context, spec sandbox.Spec, cold func(contex
 	return sb, hit, err
 }
 
-// want has cells kept, or notes that those which are were used. What they were
-// wanted with first stays.
-func (w *warmPool) want(spec sandbox.Spec, warm catalog.Warm) {
+// want has cells kept that a call asks for.
+func (w *warmPool) want(spec sandbox.Spec) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// A spec that is not the catalogue's, of a job that waited while the tool was
+	// changed, is served and not kept.
+	if warm, ok := w.kept[withoutTenant(spec)]; ok {
+		w.wantCells(spec, catalog.Warm{Max: warm.Max})
+	}
+}
+
+// wantCells has cells kept, or notes that those which are were used. What they
+// were wanted with first stays. The caller holds mu.
+func (w *warmPool) wantCells(spec sandbox.Spec, warm catalog.Warm) {
 	if i := slices.Index(w.recent, spec); i >= 0 {
 		copy(w.recent[1:i+1], w.recent[:i])
 		w.recent[0] = spec

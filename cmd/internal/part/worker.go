@@ -44,17 +44,23 @@ type Worker struct {
 	cfg     WorkerConfig
 	self    results.Worker
 	bus     *Bus
-	tools   []catalog.Spec
+	tools   *catalog.Follower
 	metrics *metrics.Metrics
 	logger  *slog.Logger
 
 	daemon  *containerd.Daemon // nil when the user runs containerd
 	runtime *containerd.Runtime
-	// runtimes names the handlers that this machine can use.
+	// runtimes names the handlers that this machine can use, and problems says
+	// what is the matter with others.
 	runtimes []string
+	problems map[string]string
 	pool     *warmPool
-	server   *queue.Server
-	started  time.Time
+	// prepuller may be nil; then images come with the first calls.
+	prepuller prepuller
+	// lacks says of tools why they cannot be run here. Only follow touches it.
+	lacks   map[string]string
+	server  *queue.Server
+	started time.Time
 	// reachable says whether the runtime answered the last time.
 	reachable atomic.Bool
 	draining  atomic.Bool
@@ -65,8 +71,9 @@ const mostMiB = 1 << 20
 
 // StartWorker makes everything a worker needs before it takes calls: its
 // containerd, a host swept of what a predecessor left, the images, the pool.
-// Close must be called when the error is nil.
-func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools []catalog.Spec, m *metrics.Metrics, logger *slog.Logger) (*Worker, error) {
+// Close must be called when the error is nil. The tools are followed by whoever
+// opened them.
+func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools *catalog.Follower, m *metrics.Metrics, logger *slog.Logger) (*Worker, error) {
 	if cfg.Slots < 0 || cfg.Drain < 0 || cfg.Drain > longestDrain {
 		return nil, fmt.Errorf("slots must not be negative, and drain must be between 0 and %s", longestDrain)
 	}
@@ -100,7 +107,7 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools []catalo
 	w.pool = newWarmPool(sandbox.PoolConfig{
 		Runtime: w.runtime, Prefix: w.self.ID, Logger: logger,
 		MaxMemory: cfg.WarmMemory << 20, IdleMemory: func(sandbox.Spec) int64 { return cfg.IdleMemory << 20 },
-	}, tools, cfg.Class, m)
+	}, m)
 	w.server = &queue.Server{
 		Queue: bus.Queue,
 		Handler: &worker.Worker{
@@ -153,31 +160,43 @@ func (w *Worker) startRuntime(ctx context.Context) error {
 }
 
 // lookForRuntimes finds out which runtime handlers this machine can use, and
-// refuses a tool that it would get the calls of and could not run.
+// refuses a file's tool that it would get the calls of and could not run. The
+// fleet's own tools, and files that change later, do not keep a worker from its
+// work.
 func (w *Worker) lookForRuntimes(ctx context.Context) error {
-	problems := map[string]string{}
+	w.problems = map[string]string{}
 	for _, h := range w.runtime.Handlers(ctx) {
 		if h.Problem == "" {
 			w.runtimes = append(w.runtimes, h.Name)
 			continue
 		}
-		problems[h.Name] = h.Problem
+		w.problems[h.Name] = h.Problem
 		w.logger.Info("a runtime that this worker cannot use", "runtime", h.Name, "problem", h.Problem)
 	}
 	w.logger.Info("runtimes", "usable", strings.Join(w.runtimes, " "))
-	for i := range w.tools {
-		t := &w.tools[i]
-		if t.Type == catalog.TypeServer || t.Class != w.cfg.Class || slices.Contains(w.runtimes, t.Runtime) {
+	state, _ := w.tools.State()
+	for _, t := range state.Tools {
+		if t.Source != catalog.FromFile || t.Spec.Type == catalog.TypeServer || t.Spec.Class != w.cfg.Class {
 			continue
 		}
-		problem, known := problems[t.Runtime]
-		if !known {
-			problem = "nobody named it with --runtime"
+		if why := w.cannot(t.Spec); why != "" {
+			return fmt.Errorf("tool %s of class %s %s", t.Spec.Name, t.Spec.Class, why)
 		}
-		return fmt.Errorf("tool %s of class %s wants the runtime %s, which this worker does not have: %s; give the tool the class of workers that have it",
-			t.Name, t.Class, t.Runtime, problem)
 	}
 	return nil
+}
+
+// cannot says why the worker cannot run a tool of its class; "" means that it
+// can.
+func (w *Worker) cannot(t *catalog.Spec) string {
+	if slices.Contains(w.runtimes, t.Runtime) {
+		return ""
+	}
+	problem, known := w.problems[t.Runtime]
+	if !known {
+		problem = "nobody named it with --runtime"
+	}
+	return fmt.Sprintf("wants the runtime %s, which this worker does not have: %s; give the tool the class of workers that have it", t.Runtime, problem)
 }
 
 // importImages imports every *.tar under the images directory.
@@ -219,6 +238,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	})()
 	g, gctx := errgroup.WithContext(after)
 	g.Go(func() error { return w.pool.Run(gctx) })
+	g.Go(func() error { return w.follow(gctx) })
+	if w.prepuller != nil {
+		g.Go(func() error { return w.prepull(gctx) })
+	}
 	g.Go(func() error { return w.bus.Registry.Run(gctx, w.info) })
 	g.Go(func() error { return w.watch(gctx) })
 	g.Go(func() error { return w.lookAtHost(gctx) })

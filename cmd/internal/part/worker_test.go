@@ -17,12 +17,10 @@ func TestWarmth(t *testing.T) {
 	tool := func(image, class string, minimum, maximum int) catalog.Spec {
 		return catalog.Spec{Type: catalog.TypeFunction, Image: image, Class: class, Warm: catalog.Warm{Min: minimum, Max: maximum}}
 	}
-	server := tool("d", "default", 1, 1)
-	server.Type = catalog.TypeServer
 	got := warmth([]catalog.Spec{
 		tool("a", "default", 1, 2), tool("a", "default", 0, 3), tool("a", "default", 0, 0),
-		tool("b", "default", 0, 0), tool("c", "other", 1, 1), server,
-	}, "default")
+		tool("b", "default", 0, 0),
+	})
 	want := map[sandbox.Spec]catalog.Warm{{Image: "a"}: {Min: 1, Max: 5}, {Image: "b"}: {}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
@@ -39,7 +37,8 @@ func TestCellsAreWantedByTheirTenants(t *testing.T) {
 	}
 	open := cells
 	open.Name, open.Tenants = "free", nil
-	w := newWarmPool(sandbox.PoolConfig{Runtime: noRuntime{}}, []catalog.Spec{cells, open}, "default", nil)
+	w := newWarmPool(sandbox.PoolConfig{Runtime: noRuntime{}}, nil)
+	w.follow([]catalog.Spec{cells, open})
 	ahead := []sandbox.Spec{open.Sandbox("default"), cells.Sandbox("second"), cells.Sandbox("first")}
 	if d := cmp.Diff(ahead, w.recent); d != "" {
 		t.Error(d)
