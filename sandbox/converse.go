@@ -5,9 +5,9 @@ import "github.com/toolfleet/toolfleet/sandbox/wire"
 // converse is feed for a run with an Input. Nothing of the Input is taken before
 // the tool has started: when a sandbox is lost before that, its Process can be
 // run in another, and the Input must still be whole.
-func (r *run) converse(out *wire.Writer, start []byte, p Process, last []wire.Frame) {
+func (r *run) converse(out *wire.Writer, opening []wire.Frame, p Process, last []wire.Frame) {
 	defer close(r.fed)
-	if !r.put(out, wire.Frame{Kind: wire.KindStart, Stream: r.stream, Payload: start}) ||
+	if !r.put(out, opening...) ||
 		!r.sendStdin(out, p.Stdin) || !r.awaitStart() {
 		return
 	}

@@ -42,10 +42,11 @@ func (s *Sandbox) Run(ctx context.Context, p Process, sink Sink) (Exit, error) {
 	if ctx.Err() != nil {
 		return s.unrun(ending{cause: CauseStopped}), nil
 	}
+	opening := r.opening(p.Secrets, start)
 	if p.Input == nil {
-		go r.feed(s.out, start, p.Stdin, s.last(r))
+		go r.feed(s.out, opening, p.Stdin, s.last(r))
 	} else {
-		go r.converse(s.out, start, p, s.last(r))
+		go r.converse(s.out, opening, p, s.last(r))
 	}
 	s.watch(ctx, r, p.Linger)
 	return s.finish(ctx, r, p.Grace)
@@ -236,12 +237,11 @@ func (s *Sandbox) last(r *run) []wire.Frame {
 	return frames
 }
 
-// feed sends the start, the stdin and the last frames of r; the first chunk of
-// stdin, which mostly is all, goes out with the start. It ends with r, or when
+// feed sends the opening, the stdin and the last frames of r; the first chunk of
+// stdin, which mostly is all, goes out with it. It ends with r, or when
 // the stream breaks, which the reader sees as well.
-func (r *run) feed(out *wire.Writer, start, stdin []byte, last []wire.Frame) {
+func (r *run) feed(out *wire.Writer, frames []wire.Frame, stdin []byte, last []wire.Frame) {
 	defer close(r.fed)
-	frames := []wire.Frame{{Kind: wire.KindStart, Stream: r.stream, Payload: start}}
 	for {
 		if len(stdin) > 0 {
 			n := r.window(min(len(stdin), wire.MaxChunk))

@@ -25,6 +25,7 @@ func run() error {
 	flag.StringVar(&cfg.Home, "home", wire.DirHome, "the tool's home `directory`")
 	flag.StringVar(&cfg.Tmp, "tmp", wire.DirTmp, "the tool's `directory` for temporary files")
 	flag.BoolVar(&cfg.Cells, "cells", false, "serve many calls, each in a cell")
+	flag.BoolVar(&cfg.Secrets, "secrets", false, "a tmpfs for secret files is at "+wire.DirSecrets)
 	flag.Parse()
 	in, out, err := agent.Stdio()
 	if err != nil {

@@ -25,6 +25,9 @@ type Config struct {
 	// in a cell. The agent is process 1 then and has the capabilities to make
 	// namespaces and to mount.
 	Cells bool
+	// Secrets says that a tmpfs is mounted at [wire.DirSecrets]. An agent of cells
+	// mounts one itself when it is needed.
+	Secrets bool
 }
 
 // Run is the agent's whole life. It returns nil when the host closed the
@@ -66,6 +69,9 @@ type agent struct {
 	tool    *tool  // the last start
 	next    *cell  // made ahead, for the start to come
 	seccomp []byte // of the tools in cells
+
+	secrets   []wire.Secret // for the start to come
+	secretsOf uint32        // and its stream
 }
 
 // end ends the agent's life, the first time it is called.
@@ -96,6 +102,8 @@ func (a *agent) frame(f wire.Frame) error {
 		return a.out.Frame(wire.KindPong, f.Stream, f.Payload)
 	case wire.KindPrepare:
 		return a.prepare(f)
+	case wire.KindSecret:
+		return a.secret(f)
 	case wire.KindStart:
 		return a.start(f)
 	case wire.KindStdin, wire.KindStdinClose, wire.KindSignal:
@@ -139,7 +147,8 @@ func (a *agent) start(f wire.Frame) error {
 		return fmt.Errorf("%w: a start out of turn", wire.ErrFrame)
 	}
 	var s wire.Start
-	if err := wire.Decode(f, &s); err != nil {
+	err := wire.Decode(f, &s)
+	if err != nil {
 		return err
 	}
 	if len(s.Seccomp) == 0 {
@@ -147,7 +156,11 @@ func (a *agent) start(f wire.Frame) error {
 	}
 	t := &tool{stream: f.Stream, out: a.out, stdin: newStdin(), cell: a.next, over: make(chan struct{}), program: a.program(s)}
 	a.tool, a.next = t, nil
-	l, err := t.launch(t.program)
+	p := t.program // whose secrets nobody keeps
+	if p.secrets, err = a.takeSecrets(f.Stream); err != nil {
+		return err
+	}
+	l, err := t.launch(p)
 	if err != nil {
 		return t.failed(err)
 	}

@@ -90,6 +90,7 @@ func (c *cell) do(f func() error) error {
 // launch starts p in the cell.
 func (c *cell) launch(p program) (*launched, error) {
 	<-c.made
+	p.inCell = true
 	return withOOMScore(p.OOMScoreAdj, func() (l *launched, err error) {
 		err = c.do(func() (err error) {
 			l, err = lockDownAndFork(p)

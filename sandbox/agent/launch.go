@@ -17,6 +17,9 @@ type program struct {
 	places []string // the tool's own directories
 	in     string   // where files of the call are put
 	out    string   // where the tool leaves files
+
+	secrets []wire.Secret
+	inCell  bool
 }
 
 // launched is a tool that runs, and the agent's ends of its pipes.
@@ -54,6 +57,9 @@ func launch(p program) (*launched, error) {
 func lockDownAndFork(p program) (_ *launched, err error) {
 	p.lookUp() // in a cell, here is where its files are seen
 	if err := p.own(); err != nil {
+		return nil, err
+	}
+	if err := p.putSecrets(); err != nil {
 		return nil, err
 	}
 	if err := dropPrivileges(p.UID, p.GID); err != nil {

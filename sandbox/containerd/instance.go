@@ -17,10 +17,11 @@ import (
 
 // instance is one sandbox. It implements [sandbox.Instance].
 type instance struct {
-	id     string
-	rt     *Runtime
-	cgroup cgroup
-	cells  bool // it serves many calls, see the agent's cells
+	id      string
+	rt      *Runtime
+	cgroup  cgroup
+	cells   bool // it serves many calls, see the agent's cells
+	secrets bool // it has a place for secret files
 
 	// What Start made so far, and Close has to undo.
 	ids      *idRange

@@ -42,6 +42,7 @@ type specParts struct {
 	seccomp  *specs.LinuxSeccomp
 	apparmor string
 	cells    bool
+	secrets  bool
 }
 
 // spec is the base line as this handler takes it.
@@ -65,6 +66,10 @@ func ociSpec(p specParts) *specs.Spec {
 	if p.cells {
 		caps, args = cellCaps, append(args, "-cells")
 	}
+	mounts := slices.Concat(baseMounts, p.disk.mounts())
+	if p.secrets {
+		mounts, args = append(mounts, secretsMount), append(args, "-secrets")
+	}
 	return &specs.Spec{
 		Version:  ociVersion,
 		Root:     &specs.Root{Path: p.root, Readonly: true},
@@ -86,7 +91,7 @@ func ociSpec(p specParts) *specs.Spec {
 				{Type: "RLIMIT_NOFILE", Soft: 1024, Hard: 4096},
 			},
 		},
-		Mounts: slices.Concat(baseMounts, p.disk.mounts()),
+		Mounts: mounts,
 		Linux: &specs.Linux{
 			UIDMappings:   p.ids.mapping(),
 			GIDMappings:   p.ids.mapping(),
@@ -120,6 +125,14 @@ var baseMounts = []specs.Mount{
 	{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5", "max=16"}},
 	{Destination: "/sys", Type: "tmpfs", Source: "tmpfs", Options: []string{"nosuid", "noexec", "nodev", "ro", "mode=755", "size=64k"}},
 	{Destination: sysCPU, Type: "bind", Source: sysCPU, Options: []string{"bind", "nosuid", "noexec", "nodev", "ro"}},
+}
+
+// secretsMount is where the agent puts the secrets of a call that wants them in
+// files: in no directory of the host, and on no disk. Its pages count as the
+// sandbox's memory, which is not swapped.
+var secretsMount = specs.Mount{
+	Destination: wire.DirSecrets, Type: "tmpfs", Source: "tmpfs",
+	Options: []string{"nosuid", "noexec", "nodev", "mode=755", "size=1m", "nr_inodes=64"},
 }
 
 // sysCPU is all that a sandbox has of /sys, since programs count processors

@@ -43,7 +43,7 @@ func (r *Runtime) Start(ctx context.Context, id string, spec sandbox.Spec) (sand
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("containerd: start %s: %w", id, context.Cause(ctx))
 	}
-	i := &instance{id: id, rt: r, cgroup: r.sandboxGroup(id), cells: spec.Isolation == "cell"}
+	i := &instance{id: id, rt: r, cgroup: r.sandboxGroup(id), cells: spec.Isolation == "cell", secrets: spec.Secrets}
 	i.cgroup.counters = new(counters)
 	if err := i.start(ctx, root, h, spec.Limits.WithDefaults()); err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
@@ -127,6 +127,7 @@ func (i *instance) record(root *rootfs, h *handler, limits sandbox.Limits) (cont
 	parts := specParts{
 		limits: limits, ids: i.ids, root: i.rt.rootPath(i.id), disk: &disk{path: filepath.Join(i.rt.sandboxDir(i.id), "disk")},
 		cgroup: i.cgroup, seccomp: i.rt.profile, apparmor: i.rt.apparmor, cells: i.cells,
+		secrets: i.secrets,
 	}
 	if i.cells {
 		parts.seccomp, parts.apparmor = i.rt.cellProfile, cellAppArmor

@@ -66,6 +66,7 @@ func Run(t *testing.T, cfg Config) {
 	t.Run("Pain4DeadBeforeTheKill", s.testDead)
 	t.Run("ExitOrder", s.testExitOrder)
 	t.Run("Environment", s.testEnvironment)
+	t.Run("Secrets", s.testSecrets)
 	t.Run("Security", s.testSecurity)
 	if cfg.Limits {
 		t.Run("Limits", s.testLimits)
@@ -88,7 +89,12 @@ func NewID() string { return "test-" + strings.ToLower(rand.Text()[:12]) }
 // open starts a sandbox that ends with the test.
 func (s *suite) open(t *testing.T) *sandbox.Sandbox {
 	t.Helper()
-	sb, err := sandbox.Open(testContext(t), s.runtime, NewID(), s.Spec)
+	return s.openSpec(t, s.Spec)
+}
+
+func (s *suite) openSpec(t *testing.T, spec sandbox.Spec) *sandbox.Sandbox {
+	t.Helper()
+	sb, err := sandbox.Open(testContext(t), s.runtime, NewID(), spec)
 	if err != nil {
 		t.Fatal(err)
 	}

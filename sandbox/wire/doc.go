@@ -16,6 +16,7 @@
 //	pong  ────────────────────▶
 //	      ◀──────────────────── prepare  cells only: the next stream's may be made,
 //	                                     after the exit of the one that runs
+//	      ◀──────────────────── secret … files that the tool alone may read
 //	      ◀──────────────────── start    once per stream
 //	      ◀──────────────────── file …   when the start says so, before the tool starts
 //	started ──────────────────▶          the tool's exec succeeded

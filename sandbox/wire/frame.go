@@ -40,6 +40,7 @@ const (
 	KindExit        Kind = 12 // agent: JSON Exit
 	KindSignal      Kind = 13 // host: one byte, a signal for the tool; SIGKILL ends all that it started
 	KindFile        Kind = 14 // both: a FileOp and what it says, of a file of the call
+	KindSecret      Kind = 15 // host: JSON Secret, a file for the start that follows
 	KindPrepare     Kind = 16 // host: JSON Cell; the cell of the stream may be made before its start
 
 	// What streams of a tool's connections are made of, see [StreamWindow].
@@ -48,12 +49,6 @@ const (
 	KindStreamCredit Kind = 19 // both: uint32, uint32; so many bytes were taken
 	KindEnd          Kind = 20 // both: uint32; no more data from this side
 	KindReset        Kind = 21 // both: uint32; the stream is over
-)
-
-// Numbers set aside for what is designed and not built. A reader refuses them
-// like any unknown kind.
-const (
-	_ Kind = 15 + iota // secret: secrets of the call
 )
 
 // kinds holds each kind's name and its largest payload.
@@ -75,6 +70,7 @@ var kinds = [...]struct {
 	KindExit:        {"exit", 16 << 10},
 	KindSignal:      {"signal", 1},
 	KindFile:        {"file", MaxChunk},
+	KindSecret:      {"secret", 64 << 10},
 	KindPrepare:     {"prepare", 64 << 10},
 
 	KindOpen:         {"open", StreamPrefix + 2},

@@ -40,6 +40,7 @@ var modes = map[string]func(args []string) int{
 	"close-stdin": func([]string) int { return closeStdin() },
 	"flood":       flood,
 	"bytes":       func([]string) int { return allBytes() },
+	"secrets":     secrets,
 	"report":      func([]string) int { return report() },
 	"message":     message,
 	"long-line":   func([]string) int { return longLine() },
