@@ -90,6 +90,16 @@ func TestParseDefaults(t *testing.T) {
 	}
 }
 
+// TestServerTool: a server may know the tool by another name than its file's.
+func TestServerTool(t *testing.T) {
+	for yaml, want := range map[string]string{"": "t", "mcp: {}\n": "t", "mcp: {tool: files/read}\n": "files/read"} {
+		s, err := Parse([]byte(minimal + "protocol: mcp\n" + yaml))
+		if err != nil || s.ServerTool() != want {
+			t.Errorf("%q: %q, %v", yaml, s.ServerTool(), err)
+		}
+	}
+}
+
 func TestParseFaults(t *testing.T) {
 	for _, tt := range []struct{ name, yaml, want string }{
 		{"empty", "", "is empty; expected a tool"},
@@ -140,8 +150,10 @@ func TestParseFaults(t *testing.T) {
 		{"tag", minimal + "outputSchema: {default: !secret x}\n", "7: outputSchema.default: expected a JSON value"},
 		{"server tool with an image", minimal + "type: server\nserverType: bash\n", "7: type: a server tool runs at the provider"},
 		{"function with a server type", minimal + "serverType: bash\n", "serverType and serverConfig belong to type: server"},
-		{"mcp", minimal + "protocol: mcp\n", "7: protocol: protocol mcp is not supported yet"},
-		{"mcp tool", minimal + "mcp: {tool: x}\n", "7: mcp: mcp is not supported yet"},
+		{"mcp without its protocol", minimal + "mcp: {tool: x}\n", `7: mcp: is for protocol: mcp, and this tool has "exec"`},
+		{"mcp tool", minimal + "protocol: mcp\nmcp: {tool: \"a\\nb\"}\n", "8: mcp.tool: expected at most 256 bytes of printable text"},
+		{"mcp and output", minimal + "protocol: mcp\noutput: json\n", "8: output: is for protocol: exec"},
+		{"hints that cannot both be", minimal + "annotations: {readOnly: true, destructive: true}\n", "7: annotations: a tool that is readOnly changes nothing"},
 		{"network", minimal + "network: {allow: [\"api.example.com:443\"]}\n", "7: network: a network other than none is not supported yet"},
 		{"network of nonsense", minimal + "network: all\n", "7: network: is neither none nor"},
 		{"grace", minimal + "limits: {grace: 11s}\n", "7: limits.grace: expected 0s to 10s, got 11s"},

@@ -79,6 +79,7 @@ func (s *Spec) Validate() error {
 		v.function(s)
 	}
 	v.schemas(s)
+	v.annotations(s)
 	v.limits(s)
 	v.access(s)
 	v.notBuilt(s)
@@ -144,6 +145,7 @@ func (v *validator) function(s *Spec) {
 		v.fault("user", "expected uid or uid:gid, numbers below %d, got %q", sandboxIDs, cut(s.User))
 	}
 	v.oneOf("protocol", s.Protocol, ProtocolExec, ProtocolMCP)
+	v.mcp(s)
 	v.oneOf("output", s.Output, OutputAuto, OutputText, OutputJSON, OutputParts, OutputBinary)
 	v.oneOf("isolation", s.Isolation, IsolationContainer, IsolationCell)
 	if !runtimeForm.MatchString(s.Runtime) {
@@ -243,8 +245,6 @@ func (v *validator) access(s *Spec) {
 
 // notBuilt refuses what is in the design and not in the fleet.
 func (v *validator) notBuilt(s *Spec) {
-	v.unbuilt(s.Protocol == ProtocolMCP, "protocol", "protocol mcp")
-	v.unbuilt(s.MCP != nil, "mcp", "mcp")
 	v.unbuilt(!s.Network.None(), "network", "a network other than none")
 	v.unbuilt(len(s.Secrets) > 0, "secrets", "a secret")
 	v.unbuilt(len(s.Files) > 0, "files", "moving files")

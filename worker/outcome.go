@@ -17,23 +17,24 @@ import (
 	"github.com/toolfleet/toolfleet/tool"
 )
 
-// outcome turns the end of a tool into the result of its call. cause is the
-// cause of the run's context, timeout the time the tool had.
-func outcome(spec *catalog.Spec, exit sandbox.Exit, cause error, timeout time.Duration) call.Result {
-	r := evidence(answer(spec, exit, cause, timeout), exit)
+// outcome turns the end of a tool into the result of its call. reply is what an
+// MCP server answered, or nil; cause is the cause of the run's context, timeout
+// the time the tool had.
+func outcome(spec *catalog.Spec, exit sandbox.Exit, reply *call.Result, cause error, timeout time.Duration) call.Result {
+	r := evidence(answer(spec, exit, reply, cause, timeout), exit)
 	if spec.Reminder != "" {
 		r.Extra = append(r.Extra, call.Reminder(spec.Reminder))
 	}
 	return r
 }
 
-func answer(spec *catalog.Spec, exit sandbox.Exit, cause error, timeout time.Duration) call.Result {
+func answer(spec *catalog.Spec, exit sandbox.Exit, reply *call.Result, cause error, timeout time.Duration) call.Result {
 	switch exit.Cause {
 	case sandbox.CauseExited:
 		if exit.Code != 0 {
 			return exitCode(exit)
 		}
-		r := success(spec, exit)
+		r := success(spec, exit, reply)
 		// A tool that says it failed, with its limit met, failed of the limit.
 		if kind, sentence := limit(spec, exit.Met); r.IsError && r.Kind() == call.KindToolError && kind != "" {
 			extra := r.Extra
@@ -111,9 +112,12 @@ func foreign(r call.Result, args []byte) call.Result {
 	return r
 }
 
-// success is the answer of a tool that exited with 0: its result message when
-// it sent one, else its stdout.
-func success(spec *catalog.Spec, exit sandbox.Exit) call.Result {
+// success is the answer of a tool that exited with 0: what it said as an MCP
+// server, its result message when it sent one, else its stdout.
+func success(spec *catalog.Spec, exit sandbox.Exit, reply *call.Result) call.Result {
+	if reply != nil {
+		return *reply
+	}
 	if exit.Result != nil {
 		r, err := tool.DecodeResult(exit.Result)
 		if err != nil {
@@ -154,13 +158,16 @@ func content(output string, stdout []byte) (parts []agui.Part, dropped []string,
 		return text(strings.ToValidUTF8(string(stdout), "\uFFFD")), nil, nil
 	case "json":
 		var b bytes.Buffer
-		if err := json.Compact(&b, stdout); err != nil {
+		if err := json.Compact(&b, stdout); err != nil || !utf8.Valid(stdout) {
 			return nil, nil, errors.New("not JSON")
 		}
 		return text(b.String()), nil, nil
 	case "parts":
 		return tool.DecodeParts(stdout)
 	case "binary":
+		if len(stdout) == 0 {
+			return nil, nil, nil // media without bytes is none
+		}
 		return []agui.Part{agui.MediaOf(stdout)}, nil, nil
 	}
 	return auto(stdout), nil, nil

@@ -47,7 +47,7 @@ func TestOutcome(t *testing.T) {
 		{"a cause of tomorrow", "auto", sandbox.Exit{Cause: "new"}, nil, call.KindInternal, "The tool ended in a way the fleet does not know."},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := outcome(spec(tt.output), tt.exit, tt.cause, 5*time.Second)
+			r := outcome(spec(tt.output), tt.exit, nil, tt.cause, 5*time.Second)
 			wantKind(t, r, tt.kind)
 			if got := words(t, r); tt.says != "" && got != tt.says {
 				t.Errorf("it says %q, want %q", got, tt.says)
@@ -67,7 +67,7 @@ func TestPain56Evidence(t *testing.T) {
 		{Cause: sandbox.CauseDiskLimit, Code: 2},
 		{Cause: sandbox.CauseExited, Code: 3},
 	} {
-		e := outcome(spec, exit, errTimeout, time.Second).Error
+		e := outcome(spec, exit, nil, errTimeout, time.Second).Error
 		code := 0
 		if e.ExitCode != nil {
 			code = *e.ExitCode
@@ -81,7 +81,7 @@ func TestPain56Evidence(t *testing.T) {
 func TestReminderIsStapledToFailuresToo(t *testing.T) {
 	spec := &catalog.Spec{Output: "auto", Reminder: "be kind"}
 	for _, code := range []int{0, 1} {
-		r := outcome(spec, sandbox.Exit{Cause: sandbox.CauseExited, Code: code, Stdout: []byte("x")}, nil, 0)
+		r := outcome(spec, sandbox.Exit{Cause: sandbox.CauseExited, Code: code, Stdout: []byte("x")}, nil, nil, 0)
 		if len(r.Extra) != 1 || r.Extra[0].Text != "\n\nbe kind" {
 			t.Errorf("exit code %d: extra is %+v", code, r.Extra)
 		}

@@ -164,7 +164,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 
 	started := time.Now()
 	voice := a.newVoice(ctx, started, func() { late(errLate) })
-	sb, exit, err := a.runIn(runCtx, sb, sandbox.Process{
+	sb, exit, reply, err := a.speak(runCtx, sb, sandbox.Process{
 		Argv:        spec.Command,
 		Env:         environ(spec, a.job.Call),
 		Dir:         spec.Workdir,
@@ -207,7 +207,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 		r.Execution = execution
 		return a.finish(ctx, r)
 	}
-	r := a.outputs.hold(spec, outcome(spec, exit, cause, timeout))
+	r := a.outputs.hold(spec, outcome(spec, exit, reply, cause, timeout))
 	r = foreign(r, args)
 	r.Execution = execution
 	if len(r.Dropped) > 0 {

@@ -231,7 +231,7 @@ func TestPain33OneKindEach(t *testing.T) {
 		{errors.Join(errors.New("run"), errTimeout), call.KindTimeout},
 	} {
 		for _, code := range []int{0, 1, 137} {
-			r := outcome(&catalog.Spec{Output: "auto"}, sandbox.Exit{Cause: sandbox.CauseStopped, Code: code}, tt.cause, time.Second)
+			r := outcome(&catalog.Spec{Output: "auto"}, sandbox.Exit{Cause: sandbox.CauseStopped, Code: code}, nil, tt.cause, time.Second)
 			wantKind(t, r, tt.kind)
 		}
 	}
