@@ -82,6 +82,8 @@ type Execution struct {
 	StderrBytes int64 `json:"stderrBytes,omitempty"`
 	// Truncated names the streams that lost bytes, or is empty.
 	Truncated []string `json:"truncated,omitempty"`
+	// Files tells of what the tool left in /workspace/out, or is nil.
+	Files *Files `json:"files,omitempty"`
 	// RedriveOf is the call whose dead letter this one was made of, or empty.
 	RedriveOf Key `json:"redriveOf,omitempty"`
 }

@@ -91,8 +91,7 @@ type Spec struct {
 	// QueueTimeout is how long a call may wait for a worker; 10m by default.
 	QueueTimeout Duration `json:"queueTimeout,omitempty"`
 	Secrets      []Secret `json:"secrets,omitempty"`
-	// Files is kept as it was written until the fleet can move files.
-	Files json.RawMessage `json:"files,omitempty"`
+	Files        *Files   `json:"files,omitempty"`
 	// Reminder is stapled to every result as an Extra part.
 	Reminder string `json:"reminder,omitempty"`
 	// Tenants may use the tool; empty means all.
@@ -224,6 +223,9 @@ func (s *Spec) SetDefaults() {
 // imply fills in what follows from something else.
 func (s *Spec) imply() {
 	s.Annotations.Idempotent = s.Annotations.Idempotent || s.Annotations.ReadOnly
+	if s.Files != nil && *s.Files == (Files{}) {
+		s.Files = nil // {} says nothing
+	}
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -295,6 +297,7 @@ func (s *Spec) Sandbox(tenant string) sandbox.Spec {
 	}
 	return sandbox.Spec{
 		Image: s.Image, Pull: s.Pull, Runtime: s.Runtime, Isolation: s.Isolation, Owner: owner,
-		Limits: sandbox.Limits{CPU: s.Limits.CPU, Memory: int64(s.Limits.Memory), Disk: int64(s.Limits.Disk), Pids: s.Limits.Pids},
+		Secrets: owner == "" && s.HasSecretFiles(),
+		Limits:  sandbox.Limits{CPU: s.Limits.CPU, Memory: int64(s.Limits.Memory), Disk: int64(s.Limits.Disk), Pids: s.Limits.Pids},
 	}
 }

@@ -246,8 +246,8 @@ func (v *validator) access(s *Spec) {
 // notBuilt refuses what is in the design and not in the fleet.
 func (v *validator) notBuilt(s *Spec) {
 	v.unbuilt(!s.Network.None(), "network", "a network other than none")
-	v.unbuilt(len(s.Secrets) > 0, "secrets", "a secret")
-	v.unbuilt(len(s.Files) > 0, "files", "moving files")
+	v.secrets(s)
+	v.files(s)
 }
 
 func isObject(raw json.RawMessage) bool {

@@ -50,7 +50,6 @@ func Parse(data []byte) (Spec, error) {
 	err := Decode(data, "a tool (apiVersion: "+APIVersion+", kind: "+Kind+", …)", &s, func() Problems {
 		s.imply()
 		s.OutputSchema = dropEmpty(s.OutputSchema)
-		s.Files = dropEmpty(s.Files)
 		faults, _ := errors.AsType[Problems](s.Validate())
 		return faults
 	})

@@ -19,7 +19,7 @@ func (a *attempt) finish(ctx context.Context, r call.Result) error {
 	if r.Error != nil && r.Error.Attempt == 0 {
 		r.Error.Attempt = a.n
 	}
-	r = a.fit(ctx, a.amended(ctx, r))
+	r = a.fit(ctx, a.amended(ctx, a.secrets.result(r)))
 	won, err := a.publish(ctx, r)
 	if errors.Is(err, results.ErrTooLarge) {
 		// Only a server whose max_payload is smaller than the fleet needs says so.

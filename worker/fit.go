@@ -55,7 +55,6 @@ func (a *attempt) fit(ctx context.Context, r call.Result) call.Result {
 type fitter struct {
 	a    *attempt
 	room int // bytes left in the event
-	n    int // blobs written
 	lost bool
 }
 
@@ -143,11 +142,10 @@ func likeness(p, stand agui.Part) agui.Part {
 }
 
 func (f *fitter) put(ctx context.Context, partType, mimeType string, data []byte) (agui.Part, error) {
-	f.n++
 	if len(mimeType) > maxMimeType {
 		mimeType = "application/octet-stream"
 	}
-	id := blob.ID{Tenant: f.a.ref.Tenant, Key: f.a.ref.Key, N: f.a.n*blobsPerAttempt + f.n}
+	id := f.a.nextBlob()
 	// A store that is away is waited for, as the log is: the parts are the result.
 	_, err := f.a.Blobs.Put(ctx, id, mimeType, data)
 	for errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
@@ -158,6 +156,12 @@ func (f *fitter) put(ctx context.Context, partType, mimeType string, data []byte
 	}
 	f.a.Metrics.BlobPut(int64(len(data)))
 	return agui.Media(partType, agui.Source{Type: agui.SourceURL, Value: id.String(), MimeType: mimeType}), nil
+}
+
+// nextBlob is the id of the attempt's next blob.
+func (a *attempt) nextBlob() blob.ID {
+	a.blobs++
+	return blob.ID{Tenant: a.ref.Tenant, Key: a.ref.Key, N: a.n*blobsPerAttempt + a.blobs}
 }
 
 // weight is how many bytes p takes in an event, its comma included. What is

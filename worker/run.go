@@ -25,6 +25,10 @@ func (a *attempt) run(ctx context.Context) error {
 		return a.withoutArguments(ctx, fmt.Errorf("read arguments: %w", err))
 	}
 
+	if err := a.takeSecrets(); err != nil {
+		return a.withoutSecrets(ctx, err)
+	}
+
 	sb, err := a.sandbox(ctx)
 	switch {
 	case errors.Is(err, errCancelled):
@@ -164,16 +168,20 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 
 	started := time.Now()
 	voice := a.newVoice(ctx, started, func() { late(errLate) })
+	files := &files{a: a, ctx: ctx}
 	sb, exit, reply, err := a.speak(runCtx, sb, sandbox.Process{
 		Argv:        spec.Command,
-		Env:         environ(spec, a.job.Call),
+		Env:         append(environ(spec, a.job.Call), a.secrets.env...),
 		Dir:         spec.Workdir,
 		User:        spec.User,
+		Secrets:     a.secrets.files,
 		Stdin:       args,
 		OutputLimit: int64(spec.Limits.Output),
 		Grace:       time.Duration(spec.Limits.Grace),
-	}, voice.sink())
+		FilesOut:    spec.FilesOut(),
+	}, files.sink(voice.sink()))
 	defer a.Sandboxes.Release(sb)
+	exit = a.secrets.exit(spec, exit)
 	cause := context.Cause(runCtx)
 	execution := &call.Execution{
 		Attempt:         a.n,
@@ -205,7 +213,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 		}
 		r := call.Interrupted("the worker that ran it was stopped", partial(exit)...)
 		r.Execution = execution
-		return a.finish(ctx, r)
+		return a.finish(ctx, files.add(r, exit))
 	}
 	r := a.outputs.hold(spec, outcome(spec, exit, reply, cause, timeout))
 	r = foreign(r, args)
@@ -215,7 +223,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 	}
 	voice.close(ctx, r.Status())
 	failpoint.Hit(failpoint.Ran)
-	return a.finish(ctx, r)
+	return a.finish(ctx, files.add(r, exit))
 }
 
 // runIn runs p in sb. When the sandbox is lost before the tool has started,

@@ -13,6 +13,7 @@ import (
 	"github.com/toolfleet/toolfleet/results"
 	"github.com/toolfleet/toolfleet/sandbox"
 	"github.com/toolfleet/toolfleet/tool"
+	"github.com/toolfleet/toolfleet/worker/secret"
 )
 
 const (
@@ -36,6 +37,7 @@ const (
 type voice struct {
 	a       *attempt
 	started time.Time
+	clean   *secret.Stream // of stderr
 	// late is called when the log says that the call has ended.
 	late func()
 	wake chan struct{}
@@ -58,7 +60,7 @@ type voice struct {
 // something or has not ended soon.
 func (a *attempt) newVoice(ctx context.Context, started time.Time, late func()) *voice {
 	v := &voice{
-		a: a, started: started, late: late,
+		a: a, started: started, late: late, clean: a.secrets.redact.Stream(),
 		wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
 		next: call.Activity{
 			ToolCallID: a.job.Call.ToolCallID, ToolName: a.job.Call.Tool,
@@ -78,6 +80,7 @@ func (v *voice) sink() sandbox.Sink {
 }
 
 func (v *voice) stderr(piece []byte) {
+	piece = v.clean.Write(piece)
 	v.hear(func() {
 		v.tail = append(v.tail, piece...)
 		if cut := len(v.tail) - tailMax; cut > 0 {
@@ -122,10 +125,10 @@ func (v *voice) read() {
 		return
 	}
 	if u.Current != 0 || u.Total != 0 || u.Message != "" {
-		v.next.Progress = &call.Progress{Current: u.Current, Total: u.Total, Message: u.Message}
+		v.next.Progress = &call.Progress{Current: u.Current, Total: u.Total, Message: v.a.secrets.redact.String(u.Message)}
 	}
 	if text, _ := (agui.Content{Parts: u.Content}).Flatten(); text != "" {
-		v.next.Output = tailOf(text)
+		v.next.Output = tailOf(v.a.secrets.redact.String(text))
 	}
 }
 
@@ -207,6 +210,10 @@ func (v *voice) publish(ctx context.Context) {
 func (v *voice) close(ctx context.Context, end call.Status) {
 	close(v.quit)
 	<-v.done
+	if rest := v.clean.Close(); len(rest) > 0 {
+		v.clean = nil
+		v.stderr(rest)
+	}
 	if end == "" || !v.unsaid() {
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/results"
 	"github.com/toolfleet/toolfleet/sandbox"
+	"github.com/toolfleet/toolfleet/worker/secret"
 )
 
 // Sandboxes is where a worker takes its sandboxes from; [sandbox.Pool] is one.
@@ -43,6 +44,8 @@ type Worker struct {
 	// Alive tells whether the incarnation of a worker still beats;
 	// [queue.Registry.Alive] is one.
 	Alive func(ctx context.Context, id, incarnation string) (bool, error)
+	// Secrets may be nil, which has none.
+	Secrets *secret.Store
 	// Hooks may be empty.
 	Hooks Hooks
 	// Metrics may be nil.
@@ -111,7 +114,10 @@ type attempt struct {
 	// assumed is true while the call is taken for untouched, and nobody has been
 	// asked.
 	assumed bool
+	// blobs counts those that were written.
+	blobs   int
 	logger  *slog.Logger
+	secrets secrets
 	// cancelled is closed when the call is cancelled.
 	cancelled <-chan struct{}
 }

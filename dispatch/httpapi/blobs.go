@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -62,7 +63,7 @@ func (s *Server) getBlob(ctx context.Context, in *blobInput) (*huma.StreamRespon
 		r, w := humago.Unwrap(hc)
 		h := w.Header()
 		h.Set("Content-Type", safeType(info.MimeType))
-		h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s-%d"`, ref.Key, n))
+		h.Set("Content-Disposition", disposition(or(info.Name, fmt.Sprintf("%s-%d", ref.Key, n))))
 		h.Set("ETag", `"`+info.Digest+`"`)
 		h.Set("Cache-Control", "private, max-age=3600, immutable")
 		http.ServeContent(w, r, "", time.Time{}, b)
@@ -82,6 +83,17 @@ func safeType(mimeType string) string {
 		return "application/octet-stream"
 	}
 	return t
+}
+
+// disposition keeps a browser from showing what it fetched. The name came from
+// inside a sandbox, and the header's writer encodes what is not plain; what a
+// system could take for a path, or for nothing, is no name.
+func disposition(name string) string {
+	name = strings.Trim(strings.NewReplacer("/", "_", `\`, "_").Replace(name), ". ")
+	if d := mime.FormatMediaType("attachment", map[string]string{"filename": name}); d != "" && name != "" {
+		return d
+	}
+	return "attachment"
 }
 
 // blobReader makes a blob seekable for http.ServeContent, which knows ranges
