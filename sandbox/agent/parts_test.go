@@ -35,7 +35,7 @@ func TestSplitter(t *testing.T) {
 			}
 			stream = stream[n:]
 		}
-		if err := s.end(); err != nil || s.long {
+		if err := s.end(true); err != nil || s.long {
 			t.Fatalf("end: %v, long %v", err, s.long)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -48,16 +48,18 @@ func TestSplitterEnds(t *testing.T) {
 	exact := strings.Repeat("x", wire.MaxMessage)
 	for _, c := range []struct {
 		name, stream string
+		inOrder      bool
 		want         []string
 		long         bool
 	}{
-		{"nothing", "", nil, false},
-		{"whole without newline", "a\n{}", []string{"a", "{}"}, false},
-		{"half without newline", "a\n{", []string{"a"}, false},
-		{"carriage return", "a\r\n", []string{"a"}, false},
-		{"longest", exact + "\n", []string{exact}, false},
-		{"too long", "a\n" + exact + "x\nb\n", []string{"a"}, true},
-		{"too long without newline", exact + "x", nil, true},
+		{"nothing", "", true, nil, false},
+		{"whole without newline", "a\n{}", false, []string{"a", "{}"}, false},
+		{"half without newline", "a\n{", true, []string{"a", "{"}, false},
+		{"half without newline, killed", "a\n{", false, []string{"a"}, false},
+		{"carriage return", "a\r\n", true, []string{"a"}, false},
+		{"longest", exact + "\n", true, []string{exact}, false},
+		{"too long", "a\n" + exact + "x\nb\n", true, []string{"a"}, true},
+		{"too long without newline", exact + "x", true, nil, true},
 	} {
 		for _, size := range []int{1 << 30, wire.MaxChunk, 1000} {
 			var got []string
@@ -70,7 +72,7 @@ func TestSplitterEnds(t *testing.T) {
 					t.Fatalf("%s: %d bytes are held", c.name, len(s.part))
 				}
 			}
-			if err := s.end(); err != nil {
+			if err := s.end(c.inOrder); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(got, c.want) || s.long != c.long {

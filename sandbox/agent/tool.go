@@ -103,7 +103,7 @@ func (t *tool) run(l *launched, writable []string) error {
 	}
 	exit.DiskFull, exit.Left = t.end(none, writable)
 	t.stdin.end(l.stdin)
-	errs := []error{lines.end(), t.sendFiles(exit.Left)}
+	errs := []error{lines.end(!ended.Signaled() && exit.Code == 0), t.sendFiles(exit.Left)}
 	if t.cell != nil {
 		exit.DiskFull = t.cell.end()
 	}
