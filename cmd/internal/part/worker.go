@@ -36,6 +36,7 @@ type WorkerConfig struct {
 	WarmMemory int64             `help:"MiB that all idle sandboxes may take together; 0 means an eighth of the machine's memory." default:"0" env:"TOOLFLEET_WARM_MEMORY"`
 	IdleMemory int64             `help:"MiB that one idle sandbox is taken to cost." default:"12" env:"TOOLFLEET_IDLE_MEMORY"`
 	Runtimes   map[string]string `name:"runtime" help:"A runtime handler that tools may name, beside runc, runsc and crun: the path of an OCI runtime, or containerd's name of a shim, such as io.containerd.kata.v2. May be repeated." placeholder:"NAME=PATH" env:"TOOLFLEET_RUNTIMES"`
+	Secrets    string            `help:"File that says which tools and tenants may have which secrets, and where their values are; without it no tool has any." env:"TOOLFLEET_SECRETS"`
 	SubIDBase  uint32            `help:"First user id of the sandboxes' id ranges, each of 65,536." name:"subid-base" default:"100000" env:"TOOLFLEET_SUBID_BASE"`
 }
 
@@ -86,11 +87,14 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools *catalog
 	if cfg.Slots == 0 {
 		cfg.Slots = 2 * runtime.NumCPU()
 	}
+	secrets, err := openSecrets(cfg.Secrets, logger)
+	if err != nil {
+		return nil, err
+	}
 	if err := containerd.Preflight(cfg.State); err != nil {
 		return nil, err
 	}
 	w := &Worker{cfg: cfg, bus: bus, tools: tools, metrics: m, logger: logger, started: time.Now()}
-	var err error
 	if w.self, err = Identity(cfg.State); err != nil {
 		return nil, err
 	}
@@ -112,7 +116,7 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools *catalog
 		Queue: bus.Queue,
 		Handler: &worker.Worker{
 			Self: w.self, Log: bus.Log, Dead: bus.Queue.Dead(), Blobs: bus.Blobs, Sandboxes: w.pool,
-			Alive: bus.Registry.Alive, Metrics: m, Logger: logger,
+			Alive: bus.Registry.Alive, Secrets: secrets, Metrics: m, Logger: logger,
 		},
 		Class: cfg.Class, Slots: cfg.Slots, Drain: cfg.Drain, Log: logger, Metrics: m,
 		Ready: func() bool { return w.reachable.Load() },
