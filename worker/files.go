@@ -18,6 +18,7 @@ import (
 	"github.com/toolfleet/toolfleet/blob"
 	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/sandbox"
+	"github.com/toolfleet/toolfleet/worker/secret"
 )
 
 const (
@@ -51,6 +52,8 @@ type file struct {
 	name    string
 	size    int64
 	came    int64
+	clean   *secret.Stream // between what comes and what is kept
+	kept    int64
 	sniffer agui.Sniffer
 	sum     hash.Hash
 	data    []byte       // held, unless
@@ -67,7 +70,8 @@ func (fs *files) sink(s sandbox.Sink) sandbox.Sink {
 // begin takes the next file.
 func (fs *files) begin(name string, size int64) io.Writer {
 	fs.giveUp()
-	f := &file{of: fs, name: name, size: size, sum: sha256.New()}
+	redact := fs.a.secrets.redact
+	f := &file{of: fs, name: redact.String(name), size: size, clean: redact.Stream(), sum: sha256.New()}
 	fs.last = f
 	switch {
 	case size <= heldFile && fs.held+size <= heldFiles:
@@ -88,12 +92,12 @@ func (fs *files) begin(name string, size int64) io.Writer {
 
 // Write implements [io.Writer].
 func (f *file) Write(p []byte) (int, error) {
-	_, _ = f.sniffer.Write(p)
-	f.sum.Write(p)
 	f.came += int64(len(p))
-	if f.blob == nil {
-		f.data = append(f.data, p...)
-	} else if _, err := f.blob.Write(p); err != nil {
+	err := f.keep(f.clean.Write(p))
+	if err == nil && f.came == f.size {
+		err = f.keep(f.clean.Close())
+	}
+	if err != nil {
 		f.of.lose(f, err)
 		return 0, err
 	}
@@ -101,6 +105,19 @@ func (f *file) Write(p []byte) (int, error) {
 		f.of.done(f)
 	}
 	return len(p), nil
+}
+
+// keep keeps the next bytes, which have no secrets in them.
+func (f *file) keep(p []byte) error {
+	_, _ = f.sniffer.Write(p)
+	f.sum.Write(p)
+	f.kept += int64(len(p))
+	if f.blob == nil {
+		f.data = append(f.data, p...)
+		return nil
+	}
+	_, err := f.blob.Write(p)
+	return err
 }
 
 // done makes a part of a file that came whole.
@@ -113,13 +130,13 @@ func (fs *files) done(f *file) {
 			fs.lose(f, err)
 			return
 		}
-		fs.a.Metrics.BlobPut(f.size)
+		fs.a.Metrics.BlobPut(f.kept)
 		source.Type, source.Value = agui.SourceURL, f.id.String()
 	}
 	part := agui.Media(agui.PartTypeOf(mimeType), source)
-	part.Metadata, _ = json.Marshal(fileMeta{f.name, f.size, hex.EncodeToString(f.sum.Sum(nil))}) // it has no member that could fail
+	part.Metadata, _ = json.Marshal(fileMeta{f.name, f.kept, hex.EncodeToString(f.sum.Sum(nil))}) // it has no member that could fail
 	fs.parts = append(fs.parts, part)
-	fs.bytes += f.size
+	fs.bytes += f.kept
 }
 
 // fileMeta is the metadata of a part that was a file.

@@ -111,6 +111,12 @@ func (s *secrets) result(r call.Result) call.Result {
 		return r
 	}
 	r.Content, r.Extra = s.parts(r.Content), s.parts(r.Extra)
+	if r.Execution != nil && r.Execution.Files != nil {
+		for i := range r.Execution.Files.LeftOut {
+			left := &r.Execution.Files.LeftOut[i]
+			left.Name, left.Reason = s.redact.String(left.Name), s.redact.String(left.Reason)
+		}
+	}
 	if r.Error != nil {
 		e := *r.Error
 		e.Message = s.redact.String(e.Message)
