@@ -34,7 +34,7 @@ type commands struct {
 	Call     CallCmd     `cmd:"" help:"Call a tool and follow the call to its end."`
 	Calls    CallsCmd    `cmd:"" help:"Look at calls: list, show, follow, cancel."`
 	Dead     DeadCmd     `cmd:"" help:"Look at dead letters, calls that the fleet could not run: list, show, redrive, drop."`
-	Tools    ToolsCmd    `cmd:"" help:"Look at tools: list, show, check."`
+	Tools    ToolsCmd    `cmd:"" help:"Look at tools: list, show, check; change the fleet's: apply, delete, diff."`
 	Image    ImageCmd    `cmd:"" help:"Make tool images."`
 	Workers  WorkersCmd  `cmd:"" help:"List the workers that are alive."`
 	Doctor   DoctorCmd   `cmd:"" help:"Say what this machine can do and what is missing."`

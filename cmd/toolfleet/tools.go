@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/toolfleet/toolfleet/agui"
@@ -15,34 +16,54 @@ import (
 	"github.com/toolfleet/toolfleet/cmd/internal/client"
 )
 
-// ToolsCmd looks at tools.
+// ToolsCmd looks at tools, and changes those that a whole fleet shares.
 type ToolsCmd struct {
-	List  ToolsListCmd  `cmd:"" help:"List the fleet's tools."`
-	Show  ToolsShowCmd  `cmd:"" help:"Show what the fleet knows about one tool."`
-	Check ToolsCheckCmd `cmd:"" help:"Check the tool files below a directory; needs no fleet."`
+	List   ToolsListCmd   `cmd:"" help:"List the fleet's tools."`
+	Show   ToolsShowCmd   `cmd:"" help:"Show what the fleet knows about one tool."`
+	Check  ToolsCheckCmd  `cmd:"" help:"Check the tool files below a directory; needs no fleet."`
+	Apply  ToolsApplyCmd  `cmd:"" help:"Add or change tools of the fleet's catalogue; for operators."`
+	Delete ToolsDeleteCmd `cmd:"" help:"Delete tools of the fleet's catalogue; for operators."`
+	Diff   ToolsDiffCmd   `cmd:"" help:"Show what apply would change; for operators."`
 }
 
 // ToolsListCmd lists tools.
 type ToolsListCmd struct {
+	All    bool   `help:"The tools of all tenants, with where they come from; for operators."`
 	Format string `help:"text: a table; json: a tool a line." enum:"text,json" default:"text"`
 	FleetFlags
 }
 
-// Run lists the tools that may be called.
+// Run lists the tools that may be called, or all. An operator is told on
+// standard error what the fleet does not serve, and why.
 func (c *ToolsListCmd) Run(ctx context.Context, term *terminal) error {
 	fleet, err := c.fleet()
 	if err != nil {
 		return err
 	}
-	var list struct {
-		Tools []json.RawMessage `json:"tools"`
-	}
-	if err := fleet.Get(ctx, "/v1/tools", &list); err != nil {
+	var all client.Catalogue
+	switch err := fleet.Get(ctx, "/v1/catalog", &all); {
+	case err == nil:
+		for _, f := range all.Faults {
+			fmt.Fprintf(term.err, "warning: %s: %s\n", oneLine(f.Source), oneLine(f.Message))
+		}
+	case c.All:
 		return err
+	case !errors.As(err, new(*client.Problem)): // those who are no operators are not told
+		return err
+	}
+	list := struct {
+		Tools []json.RawMessage `json:"tools"`
+	}{all.Tools}
+	header, row := "NAME\tTYPE\tSOURCE\tTENANTS\tDESCRIPTION", servedRow
+	if !c.All {
+		header, row = "NAME\tTYPE\tDESCRIPTION", toolRow
+		if err := fleet.Get(ctx, "/v1/tools", &list); err != nil {
+			return err
+		}
 	}
 	w := tabwriter.NewWriter(term.out, 0, 0, 2, ' ', 0)
 	if c.Format == "text" {
-		fmt.Fprintln(w, "NAME\tTYPE\tDESCRIPTION")
+		fmt.Fprintln(w, header)
 	}
 	for _, raw := range list.Tools {
 		if c.Format == "json" {
@@ -51,37 +72,90 @@ func (c *ToolsListCmd) Run(ctx context.Context, term *terminal) error {
 			}
 			continue
 		}
-		var t client.Tool
-		if err := json.Unmarshal(raw, &t); err != nil {
+		line, err := row(raw)
+		if err != nil {
 			return fmt.Errorf("the fleet's list cannot be read: %w", err)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", oneLine(t.Name), oneLine(t.Type), clip(oneLine(t.Description), 80))
+		fmt.Fprintln(w, line)
 	}
 	return w.Flush()
 }
 
+// toolRow is a tool as its callers see it.
+func toolRow(raw json.RawMessage) (string, error) {
+	var t client.Tool
+	err := json.Unmarshal(raw, &t)
+	return fmt.Sprintf("%s\t%s\t%s", oneLine(t.Name), oneLine(t.Type), clip(oneLine(t.Description), 80)), err
+}
+
+// servedRow is a tool as operators see it.
+func servedRow(raw json.RawMessage) (string, error) {
+	var t client.Served
+	err := json.Unmarshal(raw, &t)
+	source, tenants := t.Source, strings.Join(t.Tenants, ",")
+	if t.Hides {
+		source += ", hides the bucket's"
+	}
+	if tenants == "" {
+		tenants = "all"
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", oneLine(t.Name), oneLine(t.Type), oneLine(source), oneLine(tenants), clip(oneLine(t.Description), 80)), err
+}
+
 // ToolsShowCmd shows a tool.
 type ToolsShowCmd struct {
-	Name string `arg:"" help:"Name of the tool."`
+	Name   string `arg:"" help:"Name of the tool."`
+	Output string `short:"o" help:"yaml or json: the whole declaration, as a tool file has it; for operators. Without it: what callers are told, as JSON." enum:",yaml,json" default:""`
 	FleetFlags
 }
 
-// Run prints what the fleet tells about the tool, as JSON.
+// Run prints what the fleet tells about the tool.
 func (c *ToolsShowCmd) Run(ctx context.Context, term *terminal) error {
 	fleet, err := c.fleet()
 	if err != nil {
 		return err
 	}
-	var raw json.RawMessage
-	if err := fleet.Get(ctx, "/v1/tools/"+url.PathEscape(c.Name), &raw); err != nil {
+	name := url.PathEscape(c.Name)
+	if c.Output == "" {
+		var raw json.RawMessage
+		if err := fleet.Get(ctx, "/v1/tools/"+name, &raw); err != nil {
+			return err
+		}
+		return writeIndented(term, raw)
+	}
+	var d client.Declaration
+	if err := fleet.Get(ctx, "/v1/catalog/"+name, &d); err != nil {
 		return err
 	}
+	if c.Output == "json" {
+		return writeIndented(term, d.Spec)
+	}
+	spec, err := catalog.ParseJSON(d.Spec)
+	if err != nil {
+		return fmt.Errorf("the fleet's answer cannot be read: %w", err)
+	}
+	text, err := catalog.YAML(&spec)
+	if err != nil {
+		return err
+	}
+	return writeText(term, string(text))
+}
+
+func writeIndented(term *terminal, raw json.RawMessage) error {
 	var b bytes.Buffer
 	if err := json.Indent(&b, raw, "", "  "); err != nil {
 		return err
 	}
-	fmt.Fprintln(term.out, b.String())
-	return nil
+	return writeText(term, b.String()+"\n")
+}
+
+// writeText writes what a fleet told, as it is where no terminal reads it.
+func writeText(term *terminal, text string) error {
+	if !term.raw {
+		text = harmless(text)
+	}
+	_, err := fmt.Fprint(term.out, text)
+	return err
 }
 
 // ToolsCheckCmd checks tool files.

@@ -21,6 +21,10 @@ var refusals = map[string][]int{
 	"listTools":  {},
 	"getTool":    {http.StatusNotFound},
 
+	"getCatalogue":    {},
+	"getDeclaration":  {http.StatusNotFound},
+	"changeCatalogue": {http.StatusRequestTimeout, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusInsufficientStorage},
+
 	"listWorkers": {},
 
 	"listDeadLetters":   {},

@@ -75,3 +75,52 @@ type Worker struct {
 	// Beat is when its last heartbeat came, by the server's clock.
 	Beat time.Time `json:"beat"`
 }
+
+// Catalogue is the fleet's tools as operators see them.
+type Catalogue struct {
+	Revision uint64            `json:"revision"`
+	Tools    []json.RawMessage `json:"tools"` // of Served
+	Faults   []struct {
+		Source  string `json:"source"`
+		Message string `json:"message"`
+	} `json:"faults"`
+}
+
+// Served is a tool with where it comes from.
+type Served struct {
+	Name        string   `json:"name"`
+	Type        string   `json:"type"`
+	Description string   `json:"description"`
+	Source      string   `json:"source"`
+	File        string   `json:"file"`
+	Hides       bool     `json:"hides"`
+	Digest      string   `json:"digest"`
+	Tenants     []string `json:"tenants"`
+}
+
+// Declaration is the whole of a tool.
+type Declaration struct {
+	Source string          `json:"source"`
+	Digest string          `json:"digest"`
+	Spec   json.RawMessage `json:"spec"`
+}
+
+// Change asks for a change of the fleet's catalogue.
+type Change struct {
+	Tools      []json.RawMessage `json:"tools,omitempty"`
+	Delete     []string          `json:"delete,omitempty"`
+	Prune      bool              `json:"prune,omitempty"`
+	DryRun     bool              `json:"dryRun,omitempty"`
+	IfRevision *uint64           `json:"ifRevision,omitempty"`
+}
+
+// Changed is what a change did, or would do.
+type Changed struct {
+	Revision uint64 `json:"revision"`
+	Steps    []struct {
+		Name   string `json:"name"`
+		Action string `json:"action"`
+		Was    string `json:"was"`
+		Hidden bool   `json:"hidden"`
+	} `json:"steps"`
+}
