@@ -71,6 +71,7 @@ var floors = map[string]int{
 	"examples":                   9,
 	"sandbox/sandboxtest/probe":  9,
 	"sandbox/sandboxtest/escape": 9,
+	"worker/mcp/testserver":      9,
 	"internal/house":             9,
 	"deploy/images":              9,
 }

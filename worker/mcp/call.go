@@ -39,7 +39,7 @@ func Call(ctx context.Context, run Runner, p sandbox.Process, sink sandbox.Sink,
 	})
 	switch {
 	case talked == nil:
-		return resultOf(result, t.answer), settled(exit), nil
+		return resultOf(result, t.heard()), settled(exit), nil
 	case errors.Is(talked, errInput):
 		return failure("The MCP server asks for input in the middle of the call, and nobody is there to give it."), settled(exit), nil
 	case refused(talked) != nil:

@@ -16,6 +16,7 @@ import (
 // The methods that this side knows by name.
 const (
 	methodCall      = "tools/call"
+	methodList      = "tools/list"
 	methodPing      = "ping"
 	methodProgress  = "notifications/progress"
 	methodCancelled = "notifications/cancelled"
@@ -34,8 +35,8 @@ type transport struct {
 
 	mu        sync.Mutex    // guards the fields below
 	broken    error         // what was wrong with the server's messages, or nil
-	asked     jsonrpc.ID    // the id of the call
-	answer    []byte        // the raw result of the call, once it has come
+	asked     jsonrpc.ID    // the id of the call, or of the page of a list
+	answer    []byte        // the raw result of that, once it has come
 	cancelled chan struct{} // closed when the server was told of the cancel
 	told      bool          // cancelled is closed
 }
@@ -89,8 +90,8 @@ func (c *conn) note(err error) {
 	}
 }
 
-// hearAnswer keeps the answer of the call as it was written: numbers lose
-// nothing. From then on there is no progress.
+// hearAnswer keeps the answer as it was written: numbers and the order of members
+// lose nothing. From then on there is no progress.
 func (c *conn) hearAnswer(r *jsonrpc.Response) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,9 +129,9 @@ func refusal(r *jsonrpc.Request) *jsonrpc.Response {
 // Write sends a message, and sees the call and its cancellation go out.
 func (c *conn) Write(ctx context.Context, message jsonrpc.Message) error {
 	r, ok := message.(*jsonrpc.Request)
-	if ok && r.Method == methodCall {
+	if ok && (r.Method == methodCall || r.Method == methodList) {
 		c.mu.Lock()
-		c.asked = r.ID
+		c.asked, c.answer = r.ID, nil
 		c.mu.Unlock()
 	}
 	err := c.Connection.Write(ctx, message)
@@ -143,6 +144,13 @@ func (c *conn) Write(ctx context.Context, message jsonrpc.Message) error {
 		}
 	}
 	return err
+}
+
+// heard is the answer to what was asked last.
+func (t *transport) heard() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.answer
 }
 
 // maxWord bounds what is quoted of a server, in bytes.
