@@ -106,6 +106,10 @@ chaos: setup tool-images ## a fleet under faults: CALLS calls (2000), faults dra
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags=chaos,failpoint -o bin/chaos/ ./cmd/dispatcher ./cmd/worker ./cmd/toolfleet ./cmd/chaos
 	@bin/chaos/chaos --seed=$(SEED) --calls=$(CALLS)
 
+.PHONY: ops-check
+ops-check: ## the Helm chart against strict schemas of Kubernetes and what it is used with
+	@charts/toolfleet/check.sh
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target of PKG for FUZZTIME (20s)
 	@for dir in $$(go list -f '{{.Dir}}' $(PKG)); do \
