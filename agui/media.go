@@ -42,8 +42,8 @@ var signatures = []signature{
 	{0, "\x1f\x8b", "application/gzip"},
 }
 
-// sniff names the MIME type of data, or application/octet-stream.
-func sniff(data []byte) string {
+// MimeTypeOf names the MIME type of data, or application/octet-stream.
+func MimeTypeOf(data []byte) string {
 	var s Sniffer
 	_, _ = s.Write(data)
 	return s.MimeType()
@@ -115,6 +115,6 @@ func PartTypeOf(mimeType string) string {
 // MediaOf makes the media part that holds data: an image, audio, video or
 // document by its first bytes, never without a MIME type.
 func MediaOf(data []byte) Part {
-	mime := sniff(data)
+	mime := MimeTypeOf(data)
 	return Media(PartTypeOf(mime), Source{Type: SourceData, Value: base64.StdEncoding.EncodeToString(data), MimeType: mime})
 }

@@ -92,7 +92,7 @@ func TestSnifferInPieces(t *testing.T) {
 	for _, whole := range []string{
 		"plain", "é€😀", "cut rune \xe2\x82", "\xf0\x9f\x98\x80\xf0", "a\x00b", "\x89PNG\r\n\x1a\nrest", "\x80", "",
 	} {
-		want := sniff([]byte(whole))
+		want := MimeTypeOf([]byte(whole))
 		for size := 1; size < 6; size++ {
 			var s Sniffer
 			for rest := []byte(whole); len(rest) > 0; {
@@ -105,7 +105,7 @@ func TestSnifferInPieces(t *testing.T) {
 			}
 		}
 	}
-	if got := sniff([]byte("cut rune \xe2\x82")); got != "application/octet-stream" {
+	if got := MimeTypeOf([]byte("cut rune \xe2\x82")); got != "application/octet-stream" {
 		t.Errorf("half a rune is %s", got)
 	}
 }

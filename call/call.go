@@ -104,6 +104,8 @@ type Call struct {
 	ArgumentsBlob string `json:"argumentsBlob,omitempty"`
 	// ArgumentsDigest is [Digest] of the argument text.
 	ArgumentsDigest string `json:"argumentsDigest,omitempty"`
+	// Files are those that the tool finds in /workspace/in.
+	Files []File `json:"files,omitempty"`
 	// Timeout bounds the run of the tool; 0 means the tool's own. On the wire
 	// it is in nanoseconds.
 	Timeout time.Duration `json:"timeout,omitempty"`
@@ -151,6 +153,9 @@ func (c Call) Validate() error {
 	}
 	if c.Tool == "" || len(c.Tool) > MaxID || !utf8.ValidString(c.Tool) {
 		errs = append(errs, errors.New("tool must be a name of 1 to 256 bytes"))
+	}
+	if err := validFiles(c.Files); err != nil {
+		errs = append(errs, err)
 	}
 	if c.Timeout < 0 || c.Timeout > MaxTimeout {
 		errs = append(errs, fmt.Errorf("timeout must be between 0 and %s", MaxTimeout))

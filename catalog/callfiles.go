@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"github.com/toolfleet/toolfleet/blob"
+	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/sandbox"
+	"github.com/toolfleet/toolfleet/schema"
 )
 
 // Files says which files go into a call of the tool and come out of it.
@@ -53,6 +55,22 @@ func (s *Spec) TakesFile(mimeType string) bool {
 // goes along with a call of the tool.
 func (s *Spec) WantsFile(mimeType string) bool {
 	return s.Files != nil && s.Files.In != nil && matches(*s.Files.In, mimeType)
+}
+
+// judgeFiles lists what is wrong with the files of a call.
+func (s *Spec) judgeFiles(files []call.File) []schema.Problem {
+	var problems []schema.Problem
+	var total int64
+	for _, f := range files {
+		total += f.Size
+		if !s.TakesFile(f.MimeType) {
+			problems = append(problems, schema.Problem{Path: "file " + f.Name, Message: fmt.Sprintf("is %s, which the tool does not take", f.MimeType)})
+		}
+	}
+	if total > int64(s.Limits.Disk) {
+		problems = append(problems, schema.Problem{Path: "files", Message: fmt.Sprintf("have %d bytes together, more than the tool's disk of %s", total, s.Limits.Disk)})
+	}
+	return problems
 }
 
 func matches(patterns []string, mimeType string) bool {

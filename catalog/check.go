@@ -44,7 +44,7 @@ func (c *Catalog) refuse(cl call.Call, e *entry, args string) *call.Result {
 	case e.spec.Type == TypeServer:
 		return refusal(call.KindUnknownTool, fmt.Sprintf("The tool %s is run by the model's provider, not by this fleet; the call was not run.", e.spec.Name))
 	}
-	if problems := e.judge(args); problems != nil {
+	if problems := append(e.judge(args), e.spec.judgeFiles(cl.Files)...); problems != nil {
 		return refusal(call.KindInvalidArguments, invalid(e.spec.Name, problems))
 	}
 	if e.spec.Approval == ApprovalRequired {

@@ -114,7 +114,7 @@ func (d *Dispatcher) letIn(ctx context.Context, c call.Call) (leave func(), err 
 	}
 	leave = func() {}
 	if job.Refusal == nil {
-		if leave, err = d.quota(ctx, &job, args); err != nil {
+		if leave, err = d.quota(ctx, &job, args, 0); err != nil {
 			return nil, err
 		}
 	}
@@ -135,7 +135,7 @@ func redriveOf(old call.Call, args string) call.Call {
 	id := "redrive-" + string(old.Key())
 	return call.Call{
 		Tenant: old.Tenant, ThreadID: old.ThreadID, RunID: id, Scope: id, ToolCallID: id, Tool: old.Tool,
-		Arguments: args, Timeout: old.Timeout, Priority: old.Priority, RedriveOf: old.Key(),
+		Arguments: args, Files: old.Files, Timeout: old.Timeout, Priority: old.Priority, RedriveOf: old.Key(),
 	}
 }
 

@@ -50,16 +50,15 @@ func roughly(n int64) catalog.Bytes { return catalog.Bytes((n + 1023) / 1024 * 1
 // Only what opens a new log is counted. Whoever sends the same call again meets
 // its log, however much of the quota is used: which is looked up when there is
 // reason to refuse, and costs nothing otherwise.
-func (d *Dispatcher) quota(ctx context.Context, job *catalog.Job, args string) (leave func(), err error) {
+func (d *Dispatcher) quota(ctx context.Context, job *catalog.Job, args string, bytes int64) (leave func(), err error) {
 	if d.Quotas == nil {
 		return func() {}, nil
 	}
 	ref := results.Ref{Tenant: job.Call.Tenant, Key: job.Call.Key()}
 	var over *overQuota
 	if job.Refusal == nil {
-		var bytes int64
 		if !fitsInline(args) {
-			bytes = int64(len(args))
+			bytes += int64(len(args))
 		}
 		if over = d.Quotas.enter(ref, bytes); over == nil {
 			return func() { d.Quotas.leave(ref) }, nil

@@ -31,7 +31,7 @@ type Ticket struct {
 
 // Submit takes a call: checks it, opens its log, queues the job. c.Arguments
 // is the text that the model produced; c's version, digest and blob are set
-// here.
+// here. uploads are the files that it brings; without any, c.Files stand.
 //
 // A call that the fleet refuses (unknown tool, arguments that do not fit, over a
 // quota) is taken all the same: its log holds the refusal, and the ticket leads
@@ -40,7 +40,7 @@ type Ticket struct {
 // Errors: ErrMalformed, ErrConflict, ErrUnavailable (which may be ErrBusy),
 // ErrFlood, and [results.TooLarge]. Once it has begun, Submit goes on when ctx is
 // cancelled, so that a call is taken whole or not at all.
-func (d *Dispatcher) Submit(ctx context.Context, c call.Call) (Ticket, error) {
+func (d *Dispatcher) Submit(ctx context.Context, c call.Call, uploads ...Upload) (Ticket, error) {
 	if d.Closed != nil {
 		if err := d.Closed(); err != nil {
 			return Ticket{}, &unavailable{busRetry, err}
@@ -49,6 +49,12 @@ func (d *Dispatcher) Submit(ctx context.Context, c call.Call) (Ticket, error) {
 	ctx, cancel := d.detach(ctx)
 	defer cancel()
 
+	if len(uploads) > 0 {
+		var err error
+		if c.Files, err = d.describe(ctx, c, uploads); err != nil {
+			return Ticket{}, err
+		}
+	}
 	job, args, err := d.check(c)
 	if err != nil {
 		return Ticket{}, err
@@ -56,7 +62,7 @@ func (d *Dispatcher) Submit(ctx context.Context, c call.Call) (Ticket, error) {
 	if err := d.room(ctx, job); err != nil {
 		return Ticket{}, classify(ctx, err)
 	}
-	leave, err := d.quota(ctx, &job, args)
+	leave, err := d.quota(ctx, &job, args, uploaded(uploads))
 	if err != nil {
 		return Ticket{}, err
 	}
@@ -66,7 +72,7 @@ func (d *Dispatcher) Submit(ctx context.Context, c call.Call) (Ticket, error) {
 			leave()
 		}
 	}()
-	known, err := d.placeArguments(ctx, &job, args)
+	known, err := d.place(ctx, &job, args, uploads)
 	if err != nil {
 		return Ticket{}, classify(ctx, err)
 	}
@@ -148,42 +154,50 @@ func malformed(err error) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
-// placeArguments decides where the argument text travels: inside the job, in
-// a blob when it is too long for an event, or nowhere when the call is refused
-// besides: nobody is going to read it, and no quota would count it before it is
-// there.
+// place decides where the argument text travels: inside the job, in a blob when
+// it is too long for an event, or nowhere when the call is refused besides:
+// nobody is going to read it, and no quota would count it before it is there.
+// Files that have no blob get theirs, or none, in the same way.
 //
-// A blob is written once, so a long text asks first whether the call is known:
-// the job it then returns is the one in the log.
-func (d *Dispatcher) placeArguments(ctx context.Context, job *catalog.Job, args string) (known *catalog.Job, err error) {
+// A blob is written once, so what needs one asks first whether the call is
+// known: the job that is then returned is the one in the log.
+func (d *Dispatcher) place(ctx context.Context, job *catalog.Job, args string, uploads []Upload) (known *catalog.Job, err error) {
 	c := &job.Call
-	switch {
-	case fitsInline(args):
+	c.Arguments = ""
+	long := !fitsInline(args)
+	if !long {
 		c.Arguments = args
-		return nil, nil
-	case job.Refusal != nil:
-		c.Arguments = ""
+	}
+	if !long && uploaded(uploads) == 0 || job.Refusal != nil {
 		return nil, nil
 	}
-	id := blob.ID{Tenant: c.Tenant, Key: c.Key(), N: 0}
-	st, err := d.Log.Look(ctx, results.Ref{Tenant: id.Tenant, Key: id.Key})
+	st, err := d.Log.Look(ctx, results.Ref{Tenant: c.Tenant, Key: c.Key()})
 	switch {
-	case err == nil && (st.Job.Call.ArgumentsDigest != c.ArgumentsDigest || st.Job.Call.Tool != c.Tool):
+	case err == nil && !st.Job.Call.Same(*c):
 		return nil, ErrConflict
 	case err == nil && st.Job.Refusal == nil:
 		return &st.Job, nil
 	case err != nil && !errors.Is(err, ErrNotFound):
 		return nil, err
 	}
+	if long {
+		if c.ArgumentsBlob, err = d.keepArguments(ctx, c, args); err != nil {
+			return nil, err
+		}
+	}
+	return nil, d.keep(ctx, job, uploads)
+}
+
+func (d *Dispatcher) keepArguments(ctx context.Context, c *call.Call, args string) (ref string, err error) {
+	id := blob.ID{Tenant: c.Tenant, Key: c.Key(), N: 0}
 	switch _, err := d.Blobs.Put(ctx, id, "application/json", []byte(args)); {
 	case errors.Is(err, blob.ErrOther):
-		return nil, ErrConflict // another submit of these ids was on its way
+		return "", ErrConflict // another submit of these ids was on its way
 	case err != nil:
-		return nil, fmt.Errorf("dispatch: keep arguments: %w", err)
+		return "", fmt.Errorf("dispatch: keep arguments: %w", err)
 	}
 	d.Metrics.BlobPut(int64(len(args)))
-	c.Arguments, c.ArgumentsBlob = "", id.String()
-	return nil, nil
+	return id.String(), nil
 }
 
 // fitsInline measures the text as it will stand in JSON, where a control

@@ -60,7 +60,7 @@ func reopen(e Entry, c call.Call) (Opened, error) {
 	if err := value(e.Data, nameAdmit, &job); err != nil {
 		return Opened{}, err
 	}
-	if job.Call.Tool != c.Tool || job.Call.ArgumentsDigest != c.ArgumentsDigest {
+	if !job.Call.Same(c) {
 		return Opened{}, ErrConflict
 	}
 	return Opened{Seq: e.Seq, Job: job}, nil

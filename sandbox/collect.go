@@ -16,9 +16,10 @@ const defaultOutputLimit = 1 << 20
 // run is what is known of the one call of a sandbox. The reader fills it frame
 // by frame; [Sandbox.Run] waits for its end and then closes it.
 type run struct {
-	sink   Sink
-	limit  int64
-	stream uint32 // its number, once it began
+	sink    Sink
+	limit   int64
+	stream  uint32   // its number, once it began
+	streams *streams // nil: nothing listens for it
 
 	ended  chan struct{} // closed by the first end
 	exited chan struct{} // closed when the agent said that the tool has ended
@@ -47,11 +48,12 @@ type run struct {
 	files     filesOut
 }
 
-// ending is what ended a run. One of exit, lost and cause is set; exit beside
+// ending is what ended a run. One of exit, lost, unread and cause is set; exit beside
 // cause is how a tool ended that was asked to.
 type ending struct {
 	exit   *wire.Exit // the tool ended, and the agent said so
 	lost   error      // the stream ended or was broken before that
+	unread error      // a file of the call could not be had
 	cause  Cause      // this side ended it
 	detail string
 }
@@ -143,6 +145,9 @@ func (r *run) close() {
 // was ended from this side, frames that were under way still count, so that
 // nothing the tool wrote is lost.
 func (r *run) frame(f wire.Frame) error {
+	if f.Kind >= wire.KindOpen && f.Kind <= wire.KindReset {
+		return r.streamFrame(f)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {

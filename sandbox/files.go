@@ -1,6 +1,9 @@
 package sandbox
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -9,6 +12,71 @@ import (
 
 	"github.com/toolfleet/toolfleet/sandbox/wire"
 )
+
+// File is a file that a tool finds in /workspace/in.
+type File struct {
+	// Name has no slash, and is neither "." nor "..".
+	Name string
+	Size int64
+	// Open opens it. It is called again when the sandbox is lost before its tool
+	// has started and another takes its place. ctx ends with the run.
+	Open func(ctx context.Context) (io.ReadCloser, error)
+}
+
+// feedFiles is feed or converse for a run with files, which the tool waits for.
+// A file that cannot be had ends the run.
+func (r *run) feedFiles(ctx context.Context, out *wire.Writer, opening []wire.Frame, p Process, last []wire.Frame) {
+	ok := r.put(out, opening...)
+	for i := 0; i < len(p.Files) && ok; i++ {
+		f := p.Files[i]
+		err := r.sendFile(ctx, out, f)
+		if ok = err == nil; !ok && ctx.Err() == nil {
+			r.end(ending{unread: fmt.Errorf("sandbox: file %q of the call: %w", f.Name, err)})
+		}
+	}
+	end := []wire.Frame{{Kind: wire.KindFile, Stream: r.stream, Payload: []byte{byte(wire.FileEnd)}}}
+	switch {
+	case !ok:
+		close(r.fed)
+	case p.Input != nil:
+		r.converse(out, end, p, last)
+	default:
+		r.feed(out, end, p.Stdin, last)
+	}
+}
+
+func (r *run) sendFile(ctx context.Context, out *wire.Writer, f File) (err error) {
+	from, err := f.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, from.Close()) }()
+	begin, err := json.Marshal(wire.File{Name: f.Name, Size: f.Size})
+	if err != nil {
+		return err
+	}
+	if err := out.Frame(wire.KindFile, r.stream, append([]byte{byte(wire.FileBegin)}, begin...)); err != nil {
+		return err
+	}
+	buf := make([]byte, 1+wire.MaxFileData)
+	buf[0] = byte(wire.FileData)
+	for rest := f.Size; rest > 0; {
+		n, err := io.ReadFull(from, buf[1:1+min(rest, wire.MaxFileData)])
+		if err != nil {
+			return err
+		}
+		rest -= int64(n)
+		select {
+		case <-r.ended:
+			return context.Canceled
+		default:
+		}
+		if err := out.Frame(wire.KindFile, r.stream, buf[:1+n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // FilesOut bounds the files that a tool may leave in /workspace/out. The zero
 // value asks for none.

@@ -28,6 +28,7 @@ var errRanBefore = errors.New("sandbox: a sandbox serves one call, and this one 
 // all of them end, or the sandbox was killed and seen empty.
 func (s *Sandbox) Run(ctx context.Context, p Process, sink Sink) (Exit, error) {
 	r := newRun(p, sink)
+	r.streams = newStreams(ctx, p.Listeners, s.out)
 	var filter []byte
 	if !s.cells() { // cells have theirs already
 		filter = s.seccomp()
@@ -43,10 +44,15 @@ func (s *Sandbox) Run(ctx context.Context, p Process, sink Sink) (Exit, error) {
 		return s.unrun(ending{cause: CauseStopped}), nil
 	}
 	opening := r.opening(p.Secrets, start)
-	if p.Input == nil {
-		go r.feed(s.out, opening, p.Stdin, s.last(r))
-	} else {
+	switch {
+	case len(p.Files) > 0:
+		filesCtx, done := context.WithCancel(ctx)
+		defer done()
+		go r.feedFiles(filesCtx, s.out, opening, p, s.last(r))
+	case p.Input != nil:
 		go r.converse(s.out, opening, p, s.last(r))
+	default:
+		go r.feed(s.out, opening, p.Stdin, s.last(r))
 	}
 	s.watch(ctx, r, p.Linger)
 	return s.finish(ctx, r, p.Grace)
@@ -57,6 +63,7 @@ func (s *Sandbox) unrun(e ending) Exit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	close(s.run.fed)
+	<-s.run.streams.end()
 	s.run.end(e)
 	s.spent = true
 	return s.run.exit(Usage{})
@@ -71,6 +78,9 @@ func (s *Sandbox) begin(r *run) error {
 	}
 	s.run, s.served = r, s.served+1
 	r.stream = s.served
+	if r.streams != nil {
+		r.streams.run = r.stream
+	}
 	return nil
 }
 
@@ -134,6 +144,7 @@ func (s *Sandbox) finish(ctx context.Context, r *run, grace time.Duration) (Exit
 	killed := r.isEmpty() || s.kill(killCtx, r) == nil
 	// No more frames from here on, also when the stream goes on.
 	r.close()
+	s.endStreams(killCtx, r)
 
 	// A tool's end stands without its counters, if less precisely.
 	usageCtx, cancelUsage := detached(ctx, usageTimeout)

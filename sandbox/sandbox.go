@@ -168,8 +168,13 @@ type Process struct {
 	Linger time.Duration
 	// OutputLimit bounds stdout, in bytes. More ends the call. 0 means 1 MiB.
 	OutputLimit int64
+	// Files are in /workspace/in when the tool starts, and its own. Without any
+	// there is no such directory.
+	Files []File
 	// FilesOut asks for what the tool leaves in /workspace/out.
 	FilesOut FilesOut
+	// Listeners are what the tool finds on its loopback; none by default.
+	Listeners Listeners
 	// Grace is how long the tool has to end by itself after a SIGTERM when the
 	// context of [Sandbox.Run] ends, before all of it is killed. 0 kills at
 	// once.

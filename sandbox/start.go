@@ -45,6 +45,8 @@ func newStart(p Process, agent wire.Hello, filter []byte) ([]byte, error) {
 	start := wire.Start{
 		Argv: p.Argv, Env: p.Env, Dir: p.Dir, UID: uid, GID: gid,
 		Seccomp: filter, Rlimits: toolRlimits, OOMScoreAdj: toolOOMScore,
+		Listen: p.Listeners.Addresses,
+		Files:  len(p.Files) > 0,
 	}
 	if p.FilesOut.Files > 0 {
 		start.Out = (*wire.Out)(&p.FilesOut)

@@ -42,6 +42,8 @@ func (r *run) failure() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
+	case r.first.unread != nil:
+		return r.first.unread
 	case r.first.cause == "" && r.first.exit != nil && r.first.exit.Failed != "":
 		return fmt.Errorf("sandbox: the agent could not start the tool: %s", r.first.exit.Failed)
 	case r.first.lost != nil && r.began.IsZero():
@@ -61,6 +63,8 @@ func verdict(first ending, usage Usage) Exit {
 	switch {
 	case first.cause != "":
 		return ended(first)
+	case first.unread != nil:
+		return Exit{Cause: CauseNotStarted, Detail: "a file of the call could not be had"}
 	case first.lost != nil && usage.OOMKills > 0:
 		return Exit{Cause: CauseOutOfMemory, Detail: "the whole sandbox ran out of memory", Signal: signalName(int(unix.SIGKILL)), KilledBy: KilledByKernel}
 	case first.lost != nil && usage.PidsRefused > 0:

@@ -24,6 +24,9 @@ func (a *attempt) run(ctx context.Context) error {
 	if err != nil {
 		return a.withoutArguments(ctx, fmt.Errorf("read arguments: %w", err))
 	}
+	if a.files, err = a.filesIn(ctx); err != nil {
+		return a.withoutArguments(ctx, fmt.Errorf("look at files: %w", err))
+	}
 
 	if err := a.takeSecrets(); err != nil {
 		return a.withoutSecrets(ctx, err)
@@ -61,7 +64,7 @@ func (a *attempt) arguments(ctx context.Context) ([]byte, error) {
 	return a.fetch(ctx, c.ArgumentsBlob, call.MaxArguments, c.ArgumentsDigest)
 }
 
-// withoutArguments ends an attempt whose arguments could not be read. It is
+// withoutArguments ends an attempt whose arguments or files could not be read. It is
 // counted here, since it has not come as far as a sandbox: arguments that are
 // lost would be asked for until the call expires, and it would be answered as
 // one that nobody had the time for.
@@ -178,6 +181,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 		Stdin:       args,
 		OutputLimit: int64(spec.Limits.Output),
 		Grace:       time.Duration(spec.Limits.Grace),
+		Files:       a.files,
 		FilesOut:    spec.FilesOut(),
 	}, files.sink(voice.sink()))
 	defer a.Sandboxes.Release(sb)
@@ -259,16 +263,20 @@ func (a *attempt) failed(ctx context.Context, started bool, kind call.Kind, caus
 		return giveBack(time.Duration(a.n*a.n)*time.Second, cause)
 	}
 	a.logger.Error("attempts spent", "error", cause, "attempt", a.n)
-	r := call.Failure(kind, fmt.Sprintf("The tool could not be run after %d attempts: %s.", a.n, plain(kind, a.job.Spec.Image)))
+	r := call.Failure(kind, fmt.Sprintf("The tool could not be run after %d attempts: %s.", a.n, plain(kind, a.job.Spec.Image, cause)))
 	return a.giveUp(ctx, r)
 }
 
 // plain says a failure of ours in words for a model. The chain of causes, with
 // paths and addresses in it, goes to the log only.
-func plain(kind call.Kind, image string) string {
+func plain(kind call.Kind, image string, cause error) string {
 	switch kind {
 	case call.KindImageUnavailable:
-		return fmt.Sprintf("its image %q is missing, forbidden or cannot be reached", image)
+		var fault sandbox.ImageFault
+		if known, ok := errors.AsType[*sandbox.ImageError](cause); ok {
+			fault = known.Fault
+		}
+		return fmt.Sprintf("its image %q %s", image, fault.Predicate())
 	case call.KindSandboxFailed:
 		return "its sandbox could not be made or was lost; the operator's log says why"
 	}

@@ -75,7 +75,11 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*huma.StreamRespo
 	if err != nil {
 		return nil, badRequest(err)
 	}
-	t, err := s.config.Dispatcher.Submit(ctx, c)
+	files, err := uploads(req.Files, c.Tenant, dispatch.CallerOf(ctx).BlobURL)
+	if err != nil {
+		return nil, badRequest(err)
+	}
+	t, err := s.config.Dispatcher.Submit(ctx, c, files...)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

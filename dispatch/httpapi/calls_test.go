@@ -144,7 +144,7 @@ func TestMalformedRequestsAreProblems(t *testing.T) {
 		"priority":           {"/v1/calls", `{` + ok + `,"priority":"high"}`, 400, "priority"},
 		"wait":               {"/v1/calls?wait=soon", `{` + ok + `}`, 400, "wait"},
 		"unknown parameter":  {"/v1/calls?waits=0", `{` + ok + `}`, 400, ""},
-		"too large":          {"/v1/calls", `{"tool":"` + strings.Repeat("x", 4<<20) + `"}`, 413, "4 MiB"},
+		"too large":          {"/v1/calls", `{"tool":"` + strings.Repeat("x", 16<<20) + `"}`, 413, "16 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := d.wantProblem(d.do("POST", test.path, test.body), test.status)

@@ -26,13 +26,13 @@ const (
 	// long get an answer that a model understands and not a 413.
 	maxBody = 4 << 20
 	// maxDoorBody is for doors whose requests bring a whole conversation, with
-	// its pictures inside.
+	// its pictures inside, and for calls, which may bring files.
 	maxDoorBody = 16 << 20
 )
 
 // maxBodyOf is the longest body that a path takes.
 func maxBodyOf(path string) int64 {
-	if strings.HasPrefix(path, "/v1/") {
+	if strings.HasPrefix(path, "/v1/") && path != "/v1/calls" {
 		return maxBody
 	}
 	return maxDoorBody

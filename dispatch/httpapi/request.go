@@ -30,6 +30,8 @@ type callRequest struct {
 	RunID      string `json:"runId,omitempty" doc:"Run the call belongs to; made when absent. Without an Idempotency-Key the same runId, threadId and toolCallId name the same call."`
 	Timeout    string `json:"timeout,omitempty" doc:"Bounds the run of the tool, as a Go duration. No longer than the tool's own limit, which is the default." example:"10s"`
 	Priority   string `json:"priority,omitempty" enum:"interactive,batch" doc:"interactive by default."`
+	// Files are those that the tool finds in /workspace/in.
+	Files []fileRequest `json:"files,omitempty" doc:"Files that the tool finds in /workspace/in, at most 16 and 64 MiB together. They are part of what the call is: the same ids with other files are refused (409)."`
 }
 
 // requestSchema describes a callRequest. It is written out because a field
@@ -71,6 +73,10 @@ func decodeRequest(body []byte) (callRequest, error) {
 		switch {
 		case m.name == "arguments":
 			if req.Arguments, err = argumentText(m.value); err != nil {
+				errs = append(errs, err)
+			}
+		case m.name == "files":
+			if req.Files, err = decodeFiles(m.value); err != nil {
 				errs = append(errs, err)
 			}
 		case !known:

@@ -106,7 +106,9 @@ func (a *agent) frame(f wire.Frame) error {
 		return a.secret(f)
 	case wire.KindStart:
 		return a.start(f)
-	case wire.KindStdin, wire.KindStdinClose, wire.KindSignal:
+	case wire.KindFile:
+		return a.takeFile(f)
+	case wire.KindStdin, wire.KindStdinClose, wire.KindSignal, wire.KindData, wire.KindStreamCredit, wire.KindEnd, wire.KindReset:
 		if a.tool == nil || a.tool.stream != f.Stream {
 			return fmt.Errorf("%w: %v on stream %d, where nothing was started", wire.ErrFrame, f.Kind, f.Stream)
 		}
@@ -160,14 +162,23 @@ func (a *agent) start(f wire.Frame) error {
 	if p.secrets, err = a.takeSecrets(f.Stream); err != nil {
 		return err
 	}
+	if s.Files {
+		return t.await(p)
+	}
+	return a.launch(t, p)
+}
+
+// launch starts p, which is t's program with its secrets.
+func (a *agent) launch(t *tool, p program) error {
 	l, err := t.launch(p)
 	if err != nil {
 		return t.failed(err)
 	}
 	t.pid = l.pid
-	if err := a.out.JSON(wire.KindStarted, f.Stream, wire.Started{PID: l.pid}); err != nil {
+	if err := a.out.JSON(wire.KindStarted, t.stream, wire.Started{PID: l.pid}); err != nil {
 		return err
 	}
+	t.streams = newStreams(t.stream, a.out, l.listeners)
 	go func() {
 		if err := t.run(l, []string{a.cfg.Workspace, a.cfg.Home, a.cfg.Tmp}); err != nil {
 			a.end(fmt.Errorf("agent: %w", err))

@@ -62,6 +62,14 @@ func isEmpty(dir string) bool {
 	}
 }
 
+// do calls f where the tool's files are seen, as a user who may make them.
+func (t *tool) do(f func() error) error {
+	if t.cell != nil {
+		return t.cell.do(f)
+	}
+	return f()
+}
+
 // sendFiles sends what the tool left in its outgoing directory, when somebody
 // asked for it and nothing is left that could change it.
 func (t *tool) sendFiles(left bool) error {

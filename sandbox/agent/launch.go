@@ -27,6 +27,7 @@ type launched struct {
 	pid                     int
 	stdin                   *os.File
 	stdout, stderr, message *os.File
+	listeners               []listener
 }
 
 // launch starts p, locked down.
@@ -62,6 +63,15 @@ func lockDownAndFork(p program) (_ *launched, err error) {
 	if err := p.putSecrets(); err != nil {
 		return nil, err
 	}
+	listeners, err := listenAll(p.Listen)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			closeListeners(listeners)
+		}
+	}()
 	if err := dropPrivileges(p.UID, p.GID); err != nil {
 		return nil, err
 	}
@@ -91,7 +101,7 @@ func lockDownAndFork(p program) (_ *launched, err error) {
 	if err != nil {
 		return nil, newExecError(p, err)
 	}
-	return &launched{pid: pid, stdin: pipes.ours[0], stdout: pipes.ours[1], stderr: pipes.ours[2], message: pipes.ours[toolFD]}, nil
+	return &launched{pid: pid, stdin: pipes.ours[0], stdout: pipes.ours[1], stderr: pipes.ours[2], message: pipes.ours[toolFD], listeners: listeners}, nil
 }
 
 // toolFD is the number under which the tool finds the pipe for its messages:

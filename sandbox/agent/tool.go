@@ -18,8 +18,10 @@ type tool struct {
 	out     *wire.Writer
 	stdin   *stdin
 	cell    *cell         // nil: the sandbox is one call's
+	streams *streams      // nil: nothing listens for it
 	over    chan struct{} // closed just before the exit frame
 	program program       // what it is
+	inbox   *inbox        // while files come that it waits for
 	pid     int           // of the main process, which leads its group
 }
 
@@ -59,12 +61,19 @@ func (t *tool) frame(f wire.Frame) error {
 		return nil
 	case wire.KindStdin:
 		return t.stdin.add(f.Payload)
+	case wire.KindData, wire.KindStreamCredit, wire.KindEnd, wire.KindReset:
+		return t.streams.frame(f)
 	}
 	if len(f.Payload) != 1 {
 		return fmt.Errorf("%w: %v of %d bytes", wire.ErrFrame, f.Kind, len(f.Payload))
 	}
-	if !t.isOver() && t.pid > 0 {
+	switch {
+	case t.isOver():
+	case t.pid > 0:
 		t.signal(unix.Signal(f.Payload[0]))
+	case t.inbox != nil:
+		t.inbox = nil
+		return t.failed(&execError{"it was stopped while its files came"})
 	}
 	return nil
 }
@@ -102,6 +111,7 @@ func (t *tool) run(l *launched, writable []string) error {
 		exit.Code = ended.ExitStatus()
 	}
 	exit.DiskFull, exit.Left = t.end(none, writable)
+	t.streams.end()
 	t.stdin.end(l.stdin)
 	errs := []error{lines.end(!ended.Signaled() && exit.Code == 0), t.sendFiles(exit.Left)}
 	if t.cell != nil {

@@ -19,8 +19,10 @@ const agentInside = "/.toolfleet/agent"
 // agentCaps is what the agent needs to lock the tool down: another user, an
 // empty bounding set, a signal to a process of another user, and the limits
 // of its user namespace under /proc/sys/user (SYS_RESOURCE, which outside of
-// the first user namespace gives little else). The tool gets none of them.
-var agentCaps = []string{"CAP_CHOWN", "CAP_KILL", "CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP", "CAP_SYS_RESOURCE"}
+// the first user namespace gives little else), and ports below 1024 of the
+// sandbox's own network namespace, on which a tool finds what it may reach. The
+// tool gets none of them.
+var agentCaps = []string{"CAP_CHOWN", "CAP_KILL", "CAP_NET_BIND_SERVICE", "CAP_SETGID", "CAP_SETUID", "CAP_SETPCAP", "CAP_SYS_RESOURCE"}
 
 // cellCaps is what an agent needs besides to make cells: namespaces and mounts,
 // and the loopback interface of a new network namespace. They reach as far as

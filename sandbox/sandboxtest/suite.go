@@ -61,6 +61,7 @@ func Run(t *testing.T, cfg Config) {
 	t.Run("Conversation", s.testConversation)
 	t.Run("Pain54Ends", s.testEnds)
 	t.Run("Trees", s.testTrees)
+	t.Run("FilesIn", s.testFilesIn)
 	t.Run("FilesOut", s.testFilesOut)
 	t.Run("Grace", s.testGrace)
 	t.Run("Pain4DeadBeforeTheKill", s.testDead)
@@ -68,6 +69,9 @@ func Run(t *testing.T, cfg Config) {
 	t.Run("Environment", s.testEnvironment)
 	t.Run("Secrets", s.testSecrets)
 	t.Run("Security", s.testSecurity)
+	if cfg.Isolation {
+		t.Run("Listeners", s.testListeners)
+	}
 	if cfg.Limits {
 		t.Run("Limits", s.testLimits)
 	}

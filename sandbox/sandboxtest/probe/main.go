@@ -52,6 +52,10 @@ var modes = map[string]func(args []string) int{
 	"attack":      func([]string) int { return attack() },
 	"reopen":      func([]string) int { return reopen() },
 	"write":       write,
+	"exchange":    exchange,
+	"clog":        clog,
+	"crowd":       crowd,
+	"part":        part,
 	"keep":        keep,
 
 	"balloon":  balloon,
@@ -75,6 +79,7 @@ var modes = map[string]func(args []string) int{
 	"use":     use,
 
 	"leave-files": leaveFiles,
+	"see-files":   func([]string) int { return seeFiles() },
 
 	"refork":        refork,
 	"stopped":       stopped,

@@ -1,0 +1,91 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/toolfleet/toolfleet/agui"
+	"github.com/toolfleet/toolfleet/blob"
+	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/catalog"
+)
+
+// Upload is a file that a call is to bring.
+type Upload struct {
+	Name string
+	// MimeType may be empty; then the bytes tell.
+	MimeType string
+	// Data are the bytes, unless they are in a blob already.
+	Data []byte
+	// Blob is a blob of the call's tenant, such as a part of an earlier result.
+	// It is referred to and not copied: a call that finds it gone fails.
+	Blob *blob.ID
+	// Attached says that the file only came along with a conversation; see
+	// [call.File].
+	Attached bool
+}
+
+// describe makes the files of a call out of uploads. Bytes get the blob that
+// they will have.
+func (d *Dispatcher) describe(ctx context.Context, c call.Call, uploads []Upload) ([]call.File, error) {
+	if len(uploads) > call.MaxFiles {
+		return nil, fmt.Errorf("%w: a call may bring %d files, and this one has %d", ErrMalformed, call.MaxFiles, len(uploads))
+	}
+	var files []call.File
+	for i, u := range uploads {
+		f := call.File{Name: u.Name, MimeType: u.MimeType, Attached: u.Attached}
+		if u.Blob == nil {
+			if f.MimeType == "" {
+				f.MimeType = agui.MimeTypeOf(u.Data)
+			}
+			f.Size, f.Digest = int64(len(u.Data)), call.Digest(string(u.Data))
+			f.Blob = blob.ID{Tenant: c.Tenant, Key: c.Key(), N: 1 + i}.String()
+			files = append(files, f)
+			continue
+		}
+		if u.Blob.Tenant != c.Tenant {
+			return nil, fmt.Errorf("%w: files[%d]: there is no such blob", ErrMalformed, i)
+		}
+		info, err := d.Blobs.Stat(ctx, *u.Blob)
+		switch {
+		case errors.Is(err, blob.ErrNotFound):
+			return nil, fmt.Errorf("%w: files[%d]: there is no such blob, or no more", ErrMalformed, i)
+		case err != nil:
+			return nil, classify(ctx, err)
+		}
+		if f.MimeType == "" {
+			f.MimeType = info.MimeType
+		}
+		f.Size, f.Digest, f.Blob = info.Size, info.Digest, u.Blob.String()
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// uploaded is how many bytes of uploads have no blob yet.
+func uploaded(uploads []Upload) (n int64) {
+	for _, u := range uploads {
+		n += int64(len(u.Data))
+	}
+	return n
+}
+
+// keep writes the bytes of uploads to their blobs.
+func (d *Dispatcher) keep(ctx context.Context, job *catalog.Job, uploads []Upload) error {
+	for i, u := range uploads {
+		if u.Blob != nil {
+			continue
+		}
+		f := job.Call.Files[i]
+		id := blob.ID{Tenant: job.Call.Tenant, Key: job.Call.Key(), N: 1 + i}
+		switch _, err := d.Blobs.Put(ctx, id, f.MimeType, u.Data); {
+		case errors.Is(err, blob.ErrOther):
+			return ErrConflict // another submit of these ids was on its way
+		case err != nil:
+			return fmt.Errorf("dispatch: keep file %q: %w", f.Name, err)
+		}
+		d.Metrics.BlobPut(int64(len(u.Data)))
+	}
+	return nil
+}

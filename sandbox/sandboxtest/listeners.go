@@ -1,0 +1,103 @@
+package sandboxtest
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/toolfleet/toolfleet/sandbox"
+	"github.com/toolfleet/toolfleet/sandbox/wire"
+)
+
+// The addresses of these tests: a port that not everybody may have, where the
+// sandbox has a loopback of its own, and not the usual address of loopback.
+const (
+	echoAddress  = "127.84.1.1:443"
+	otherAddress = "127.84.1.2:443"
+	nameAddress  = "127.0.0.1:53"
+)
+
+func (s *suite) testListeners(t *testing.T) {
+	t.Run("Echo", func(t *testing.T) {
+		exit := s.run(t, s.listening(echo, "exchange", "tcp", echoAddress, strings.Repeat("0123456789abcdef", 4096)), sandbox.Sink{})
+		expect(t, exit, sandbox.CauseExited)
+		if len(exit.Stdout) != 64<<10 {
+			t.Errorf("the tool got %d bytes back: %.200q", len(exit.Stdout), exit.Stdout)
+		}
+	})
+	t.Run("Datagram", func(t *testing.T) {
+		exit := s.run(t, s.listening(func(ctx context.Context, listener int, conn *sandbox.Stream) {
+			question, _ := io.ReadAll(conn)
+			_, _ = conn.Write([]byte("answer to " + string(question)))
+		}, "exchange", "udp", nameAddress, "question"), sandbox.Sink{})
+		if got := string(exit.Stdout); got != "answer to question" {
+			t.Errorf("the tool got %q", got)
+		}
+	})
+	t.Run("ResetIsSeenAtOnce", func(t *testing.T) {
+		exit := s.run(t, s.listening(func(_ context.Context, _ int, conn *sandbox.Stream) { _ = conn.Reset() },
+			"exchange", "tcp", echoAddress, "anybody?"), sandbox.Sink{})
+		if got := string(exit.Stdout); !strings.Contains(got, "reset") && !strings.Contains(got, "broken pipe") {
+			t.Errorf("the tool got %q", got)
+		}
+	})
+	t.Run("NothingElseListens", func(t *testing.T) {
+		exit := s.run(t, s.listening(echo, "exchange", "tcp", "127.84.1.9:443", "anybody?"), sandbox.Sink{})
+		if got := string(exit.Stdout); !strings.Contains(got, "refused") {
+			t.Errorf("the tool got %q", got)
+		}
+	})
+	t.Run("SlowPeerHoldsUpItsOwnStreamOnly", func(t *testing.T) {
+		exit := s.run(t, s.listening(func(ctx context.Context, listener int, conn *sandbox.Stream) {
+			if listener == 0 {
+				<-ctx.Done() // reads nothing
+				return
+			}
+			echo(ctx, listener, conn)
+		}, "clog", echoAddress, "67108864", otherAddress), sandbox.Sink{})
+		sent, rest, _ := strings.Cut(string(exit.Stdout), "\n")
+		if rest != "still" || sent == "67108864" || sent == "" {
+			t.Errorf("the tool sent %s bytes to a peer that reads none, and another answered %q", sent, rest)
+		}
+	})
+	t.Run("SentBeforeTheEnd", func(t *testing.T) {
+		got := make(chan string, 1)
+		exit := s.run(t, s.listening(func(_ context.Context, _ int, conn *sandbox.Stream) {
+			var all strings.Builder
+			_, _ = conn.WriteTo(&all)
+			got <- all.String()
+		}, "part", echoAddress, "last words"), sandbox.Sink{})
+		expect(t, exit, sandbox.CauseExited)
+		if said := <-got; said != "last words" {
+			t.Errorf("%q arrived of what the tool sent", said)
+		}
+	})
+	t.Run("ThousandAtOnce", func(t *testing.T) {
+		exit := s.run(t, s.listening(echo, "crowd", echoAddress, "1000"), sandbox.Sink{})
+		if got := string(exit.Stdout); got != "all\n" {
+			t.Errorf("the tool says %q %q %s", got, exit.Stderr, exit.Detail)
+		}
+	})
+	t.Run("NoneWithoutListeners", func(t *testing.T) {
+		exit := s.run(t, s.probe("exchange", "tcp", echoAddress, "anybody?"), sandbox.Sink{})
+		if got := string(exit.Stdout); !strings.Contains(got, "refused") {
+			t.Errorf("the tool got %q", got)
+		}
+	})
+}
+
+// listening is a probe with two addresses for connections and one for datagrams.
+func (s *suite) listening(serve func(context.Context, int, *sandbox.Stream), args ...string) sandbox.Process {
+	p := s.probe(args...)
+	p.Listeners = sandbox.Listeners{Serve: serve, Addresses: []wire.Listener{
+		{Network: "tcp", Address: echoAddress}, {Network: "tcp", Address: otherAddress}, {Network: "udp", Address: nameAddress},
+	}}
+	return p
+}
+
+// echo gives back what comes.
+func echo(_ context.Context, _ int, conn *sandbox.Stream) {
+	_, _ = conn.WriteTo(conn)
+	_ = conn.Close()
+}
