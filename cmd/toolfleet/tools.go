@@ -24,6 +24,7 @@ type ToolsCmd struct {
 	Apply  ToolsApplyCmd  `cmd:"" help:"Add or change tools of the fleet's catalogue; for operators."`
 	Delete ToolsDeleteCmd `cmd:"" help:"Delete tools of the fleet's catalogue; for operators."`
 	Diff   ToolsDiffCmd   `cmd:"" help:"Show what apply would change; for operators."`
+	Import ToolsImportCmd `cmd:"" name:"import-mcp" help:"Write the tool files of an MCP server, which is started once to be asked."`
 }
 
 // ToolsListCmd lists tools.

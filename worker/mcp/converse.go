@@ -16,7 +16,7 @@ import (
 const (
 	// linger is how long a server may take to end by itself when it has been
 	// asked all. Most do at the end of their stdin; the call waits for it.
-	linger = 250 * time.Millisecond
+	linger = 100 * time.Millisecond
 	// notifyTime is how long a server that is to be stopped may take to hear it.
 	notifyTime = 250 * time.Millisecond
 	// defaultLine bounds a message of a server whose output has no other bound.
