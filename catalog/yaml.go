@@ -83,9 +83,20 @@ func Decode(data []byte, expected string, v any, check func() Problems) error {
 	}
 	if len(d.problems) > 0 {
 		slices.SortStableFunc(d.problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
-		return d.problems
+		return fewest(d.problems)
 	}
 	return nil
+}
+
+// mostFaults is how many faults of one file are told: a file of another kind, or
+// of an enemy, has more than anybody reads.
+const mostFaults = 100
+
+func fewest(p Problems) Problems {
+	if more := len(p) - mostFaults; more > 0 {
+		p = append(p[:mostFaults:mostFaults], Problem{Line: p[mostFaults].Line, Message: fmt.Sprintf("has %d more faults", more)})
+	}
+	return p
 }
 
 // syntaxError is how the YAML library tells where a file is no YAML.
