@@ -69,6 +69,7 @@ call 0 word-count '{"text":"to be or not to be"}'
 call 0 countdown '{"from":20}'
 call 0 chart '{"values":[3,1,4,1,5,9,2,6]}' --output-dir "$state/media"
 call 0 shell '{"script":"echo I am user $(id -u) of $(uname -s); ls /"}'
+call 0 filesystem-list_directory '{"path":"/srv"}'
 call 1 shell '{"script":"echo so far, so good; echo and now this >&2; exit 7"}'
 call 1 word-count '{"txet":1}'
 call 1 no-such-tool '{}'

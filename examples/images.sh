@@ -28,6 +28,13 @@ for dir in examples/tools/*/; do
 		examples/debian.sh bin/debian/pdf poppler-utils
 		more=(--add bin/debian/pdf:/)
 		;;
+	node)
+		# The C++ library of Debian, the Node.js and the servers of npm.
+		examples/debian.sh bin/debian/node libstdc++6
+		examples/npm.sh "$dir" bin/npm/node
+		source=bin/debian/node
+		more=(--add bin/npm/node:/)
+		;;
 	esac
 	bin/toolfleet image build "$source" --tag "local/$name:1" --output "bin/images/$name.tar" "${more[@]}"
 done
