@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -28,9 +29,9 @@ func TestScripts(t *testing.T) {
 			server := httptest.NewServer(scripted(env.WorkDir))
 			env.Defer(server.Close)
 			env.Setenv("TOOLFLEET_URL", server.URL)
-			return nil
+			return goEnvironment(env)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+		Cmds: withPages(map[string]func(*testscript.TestScript, bool, []string){
 			"toolfleet": func(ts *testscript.TestScript, neg bool, args []string) {
 				if neg {
 					ts.Fatalf("say `exits CODE toolfleet …`")
@@ -45,8 +46,14 @@ func TestScripts(t *testing.T) {
 				ts.Check(err)
 				runScript(ts, code, args[2:])
 			},
-		},
+		}),
 	})
+}
+
+// withPages are own and those of pages_test.go.
+func withPages(own map[string]func(*testscript.TestScript, bool, []string)) map[string]func(*testscript.TestScript, bool, []string) {
+	maps.Copy(own, pageCommands)
+	return own
 }
 
 // runScript runs one command line in a process of its own, in the script's
