@@ -10,15 +10,17 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/toolfleet/toolfleet/cmd/internal/client"
-	"github.com/toolfleet/toolfleet/sandbox"
 	"github.com/toolfleet/toolfleet/sandbox/containerd"
 	"github.com/toolfleet/toolfleet/sandbox/image"
 )
 
-// ImageCmd makes tool images.
+// ImageCmd makes tool images, and looks after those of the fleet on this
+// machine.
 type ImageCmd struct {
-	Build ImageBuildCmd `cmd:"" help:"Make an image out of a Go package or a directory, without Docker."`
+	Build  ImageBuildCmd  `cmd:"" help:"Make an image out of a Go package or a directory, without Docker."`
+	Import ImageImportCmd `cmd:"" help:"Take images that others made into the fleet on this machine."`
+	List   ImageListCmd   `cmd:"" help:"List the images of the fleet on this machine."`
+	Remove ImageRemoveCmd `cmd:"" help:"Remove images from the fleet on this machine."`
 }
 
 // ImageBuildCmd makes an image. Where it goes: into the archive that is asked
@@ -29,10 +31,9 @@ type ImageBuildCmd struct {
 	Add    []string `help:"More files, as SOURCE:DESTINATION; may be repeated." sep:"none"`
 	Link   []string `help:"Symbolic links, as PATH=TARGET; may be repeated." sep:"none"`
 
-	Output     string `short:"o" help:"Write an OCI archive to this file instead of importing." type:"path"`
-	Import     bool   `help:"Import as well when --output is given."`
-	Containerd string `help:"Address of the containerd to import into; default: the one of the fleet on --state." env:"TOOLFLEET_CONTAINERD"`
-	State      string `help:"State directory of the fleet." default:"/var/lib/toolfleet" env:"TOOLFLEET_STATE"`
+	Output string `short:"o" help:"Write an OCI archive to this file instead of importing." type:"path"`
+	Import bool   `help:"Import as well when --output is given."`
+	ImageStoreFlags
 }
 
 // Run builds the image and prints its name and digest.
@@ -102,16 +103,8 @@ func (c *ImageBuildCmd) importInto(ctx context.Context, archive io.ReadSeeker) e
 	if _, err := archive.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	address := c.Containerd
-	if address == "" {
-		address = containerd.DaemonAddress(c.State)
-	}
-	if _, err := os.Stat(address); err != nil {
-		return fmt.Errorf("%w: no containerd listens at %s; start a fleet, name its --state or --containerd, or write an archive with --output", client.ErrUnreachable, address)
-	}
-	_, err := containerd.ImportArchive(ctx, address, archive)
-	if errors.Is(err, sandbox.ErrUnavailable) {
-		return fmt.Errorf("%w: %w", client.ErrUnreachable, err)
-	}
-	return err
+	return c.with(func(store *containerd.ImageStore) error {
+		_, err := store.Import(ctx, archive)
+		return err
+	})
 }

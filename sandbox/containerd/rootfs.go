@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/toolfleet/toolfleet/sandbox"
 	"github.com/toolfleet/toolfleet/sandbox/agent"
+	"github.com/toolfleet/toolfleet/sandbox/wire"
 )
 
 // labelView on an image's record keeps its furnished snapshot from being
@@ -63,21 +65,44 @@ func (r *Runtime) furnish(ctx context.Context, meta images.Image) (*rootfs, erro
 // returns the name of the last.
 func (r *Runtime) unpack(ctx context.Context, meta images.Image) (digest.Digest, error) {
 	img := client.NewImage(r.client, meta)
-	err := img.Unpack(ctx, snapshotter)
-	if errdefs.IsUnavailable(err) {
-		return "", wrap("unpack image", err)
+	if err := r.runsHere(ctx, img); err != nil {
+		return "", err
 	}
-	if err != nil {
-		return "", fmt.Errorf("%w: unpack %s: %w", sandbox.ErrImage, meta.Name, err)
+	if err := img.Unpack(ctx, snapshotter); err != nil {
+		return "", unpackError("unpack", meta.Name, err)
 	}
 	layers, err := img.RootFS(ctx)
 	if err != nil {
-		return "", fmt.Errorf("%w: read %s: %w", sandbox.ErrImage, meta.Name, err)
+		return "", unpackError("read", meta.Name, err)
 	}
 	if len(layers) == 0 {
-		return "", fmt.Errorf("%w: %s has no layers", sandbox.ErrImage, meta.Name)
+		return "", &sandbox.ImageError{Image: meta.Name, Fault: sandbox.ImageCorrupt, Detail: "it has no layers"}
 	}
 	return chains.ChainID(layers), nil
+}
+
+// runsHere refuses an image whose configuration says that it is made for other
+// machines. A registry's index does so earlier, but a manifest may stand alone.
+func (r *Runtime) runsHere(ctx context.Context, img client.Image) error {
+	config, err := img.Spec(ctx)
+	if err != nil {
+		return unpackError("read", img.Name(), err)
+	}
+	if config.Architecture == "" || img.Platform().Match(config.Platform) {
+		return nil // one that does not say is tried
+	}
+	return &sandbox.ImageError{Image: img.Name(), Fault: sandbox.ImagePlatform,
+		Detail: oneLine("it is for " + config.OS + "/" + config.Architecture)}
+}
+
+// unpackError says what is wrong with an image that is in the store. One
+// without anything for this machine is found as one whose parts are missing,
+// so its index is looked at.
+func unpackError(step, name string, err error) error {
+	if errdefs.IsUnavailable(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return wrap(step+" image", err)
+	}
+	return &sandbox.ImageError{Image: name, Fault: sandbox.ImageCorrupt, Detail: oneLine(err.Error())}
 }
 
 // view returns the mounts of the furnished snapshot, which it makes if need be.
@@ -186,7 +211,7 @@ func (r *Runtime) sweepFurnishing() error {
 }
 
 // mountPoints must be there before the start, since the root is read-only.
-var mountPoints = []string{"proc", "sys", "dev/shm", "tmp", "workspace", "home/tool", path.Dir(agentInside)[1:], agent.EmptyDir[1:]}
+var mountPoints = []string{"proc", "sys", "dev/shm", "tmp", "workspace", "home/tool", wire.DirSecrets[1:], path.Dir(agentInside)[1:], agent.EmptyDir[1:]}
 
 // programsFor are the programs that a sandbox needs besides the tool's.
 func programsFor(agentProgram []byte) map[string][]byte {
@@ -203,6 +228,7 @@ func (r *Runtime) furnitureDigest() string {
 	for _, program := range [][]byte{r.agent, agent.Init(), agent.MountProc()} {
 		_, _ = h.Write(program)
 	}
+	_, _ = io.WriteString(h, strings.Join(mountPoints, " "))
 	return hex.EncodeToString(h.Sum(nil))
 }
 

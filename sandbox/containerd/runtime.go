@@ -57,6 +57,8 @@ type Config struct {
 	// be removed by anybody; 2 hours when 0. The worker's own restart does
 	// not wait for it.
 	Expiry time.Duration
+	// Registries says how images are pulled.
+	Registries Registries
 	// Logger takes what goes wrong while cleaning up. Nil discards it.
 	Logger *slog.Logger
 }
@@ -81,7 +83,10 @@ type Runtime struct {
 	cellProfile *specs.LinuxSeccomp // lets an agent make cells
 	apparmor    string
 
-	images imageCache
+	images     imageCache
+	registries *registries
+	closing    chan struct{}  // closed by Close, for what goes on behind callers
+	work       sync.WaitGroup // of what does; see behind
 	shims  *sharedShims // nil: every sandbox has a shim of its own
 	userns userNamespaces
 	sweeps sync.Mutex // one sweep at a time
@@ -106,7 +111,7 @@ func New(cfg Config) (*Runtime, error) {
 	if cfg.Expiry == 0 {
 		cfg.Expiry = 2 * time.Hour
 	}
-	r := &Runtime{cfg: cfg, log: cfg.Logger, process: rand.Text()}
+	r := &Runtime{cfg: cfg, log: cfg.Logger, process: rand.Text(), closing: make(chan struct{})}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
@@ -119,6 +124,9 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	r.group = cgroup{path: path.Join(above, filepath.Base(r.dir))}
 	if err := r.prepare(); err != nil {
+		return nil, err
+	}
+	if r.registries, err = newRegistries(cfg.Registries); err != nil {
 		return nil, err
 	}
 	if r.client, err = dial(cfg.Address, cfg.Namespace); err != nil {
@@ -173,9 +181,13 @@ func (r *Runtime) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Close gives the connection up, and the directories that are empty. Sandboxes
-// must have been closed before.
+// Close ends the pulls that still go on, and gives up the connection and the
+// directories that are empty. Sandboxes must have been closed before. Call it
+// once, when nothing else uses the runtime.
 func (r *Runtime) Close() error {
+	close(r.closing)
+	r.work.Wait()
+	r.registries.close()
 	r.userns.close()
 	err := r.client.Close()
 	// runc keeps its state below the directory too, one for each namespace.

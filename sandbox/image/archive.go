@@ -25,10 +25,10 @@ func WriteArchive(w io.Writer, ref string, img v1.Image) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(out, "oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)); err != nil {
+	if err := writeFile(out, layoutFile, []byte(`{"imageLayoutVersion":"1.0.0"}`)); err != nil {
 		return err
 	}
-	if err := writeFile(out, "index.json", index); err != nil {
+	if err := writeFile(out, indexFile, index); err != nil {
 		return err
 	}
 	if err := writeBlobs(out, img); err != nil {
@@ -58,8 +58,8 @@ func indexOf(img v1.Image, ref, tag string) ([]byte, error) {
 			MediaType: types.OCIManifestSchema1, Digest: digest, Size: size,
 			Platform: &v1.Platform{OS: config.OS, Architecture: config.Architecture},
 			Annotations: map[string]string{
-				"io.containerd.image.name":          ref,
-				"org.opencontainers.image.ref.name": tag,
+				annotationName: ref,
+				annotationRef:  tag,
 			},
 		}},
 	})

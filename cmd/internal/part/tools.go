@@ -28,12 +28,6 @@ func (c ToolsConfig) Open(ctx context.Context, bus *Bus, m *metrics.Metrics, log
 	return catalog.Follow(ctx, catalog.FollowerConfig{Dir: c.Tools, Store: bus.Tools, Metrics: m, Logger: logger})
 }
 
-// prepuller has the images of tools at hand before their calls come. Prepull
-// returns when it has done what it can, or ctx is done.
-type prepuller interface {
-	Prepull(ctx context.Context, tools []catalog.Spec) error
-}
-
 // prepull has the images of the worker's tools at hand, and after each change of
 // the catalogue those of the tools that there are then, until ctx is done. A
 // change does not wait for the pulls of before.
@@ -44,7 +38,7 @@ func (w *Worker) prepull(ctx context.Context) error {
 		done := make(chan struct{})
 		go func() { // ends with pulling, and is waited for
 			defer close(done)
-			_ = w.prepuller.Prepull(pulling, w.mine(state)) // it is in the log
+			_ = w.images.Prepull(pulling, w.mine(state)) // it is in the log
 		}()
 		select {
 		case <-changed:

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -29,7 +28,6 @@ type WorkerConfig struct {
 	State      string            `help:"Directory for the worker's id and its containerd." default:"/var/lib/toolfleet" env:"TOOLFLEET_STATE"`
 	Containerd string            `help:"Address of a containerd (2.0 or later) that runs already; without it the worker starts its own." env:"TOOLFLEET_CONTAINERD"`
 	Programs   string            `help:"Directory with agent, containerd, its shim and runc; default: beside this program, then .toolchain/bin beside that." env:"TOOLFLEET_PROGRAMS"`
-	Images     string            `help:"Directory of OCI archives to import at the start." env:"TOOLFLEET_IMAGES"`
 	Class      string            `help:"Class of calls to take." default:"default" env:"TOOLFLEET_CLASS"`
 	Slots      int               `help:"Calls run at once; 0 means twice the CPUs." default:"0" env:"TOOLFLEET_SLOTS"`
 	Drain      time.Duration     `help:"How long running calls may go on at a stop." default:"60s" env:"TOOLFLEET_DRAIN"`
@@ -38,6 +36,7 @@ type WorkerConfig struct {
 	Runtimes   map[string]string `name:"runtime" help:"A runtime handler that tools may name, beside runc, runsc and crun: the path of an OCI runtime, or containerd's name of a shim, such as io.containerd.kata.v2. May be repeated." placeholder:"NAME=PATH" env:"TOOLFLEET_RUNTIMES"`
 	Secrets    string            `help:"File that says which tools and tenants may have which secrets, and where their values are; without it no tool has any." env:"TOOLFLEET_SECRETS"`
 	SubIDBase  uint32            `help:"First user id of the sandboxes' id ranges, each of 65,536." name:"subid-base" default:"100000" env:"TOOLFLEET_SUBID_BASE"`
+	ImagesConfig
 }
 
 // Worker is one running worker part.
@@ -56,8 +55,7 @@ type Worker struct {
 	runtimes []string
 	problems map[string]string
 	pool     *warmPool
-	// prepuller may be nil; then images come with the first calls.
-	prepuller prepuller
+	images   *images
 	// lacks says of tools why they cannot be run here. Only follow touches it.
 	lacks   map[string]string
 	server  *queue.Server
@@ -81,6 +79,9 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools *catalog
 	if cfg.WarmMemory < 0 || cfg.IdleMemory < 0 || max(cfg.WarmMemory, cfg.IdleMemory) > mostMiB {
 		return nil, fmt.Errorf("warm-memory and idle-memory are MiB, between 0 and %d", mostMiB)
 	}
+	if cfg.ImagesUnused <= 0 {
+		return nil, errors.New("images-unused must be above 0")
+	}
 	if !catalog.ValidClass(cfg.Class) {
 		return nil, fmt.Errorf("%q cannot be a class of calls", cfg.Class)
 	}
@@ -101,8 +102,8 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools *catalog
 	if err = w.startRuntime(ctx); err == nil {
 		err = w.lookForRuntimes(ctx)
 	}
-	if err == nil {
-		err = w.importImages(ctx)
+	if err == nil && cfg.Images != "" {
+		err = importImages(ctx, w.runtime, cfg.Images, logger)
 	}
 	if err != nil {
 		w.Close(ctx)
@@ -112,6 +113,7 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools *catalog
 		Runtime: w.runtime, Prefix: w.self.ID, Logger: logger,
 		MaxMemory: cfg.WarmMemory << 20, IdleMemory: func(sandbox.Spec) int64 { return cfg.IdleMemory << 20 },
 	}, m)
+	w.images = &images{runtime: w.runtime, unused: cfg.ImagesUnused, logger: logger}
 	w.server = &queue.Server{
 		Queue: bus.Queue,
 		Handler: &worker.Worker{
@@ -119,7 +121,7 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools *catalog
 			Alive: bus.Registry.Alive, Secrets: secrets, Metrics: m, Logger: logger,
 		},
 		Class: cfg.Class, Slots: cfg.Slots, Drain: cfg.Drain, Log: logger, Metrics: m,
-		Ready: func() bool { return w.reachable.Load() },
+		Ready: func() bool { return w.reachable.Load() && w.images.ready.Load() },
 	}
 	w.reachable.Store(true)
 	return w, nil
@@ -133,7 +135,7 @@ func (w *Worker) startRuntime(ctx context.Context) error {
 	}
 	cfg := containerd.Config{
 		Address: w.cfg.Containerd, Owner: w.self.ID, AgentPath: programs.Agent,
-		SubIDBase: w.cfg.SubIDBase, StateDir: w.cfg.State, Runtimes: w.cfg.Runtimes, Logger: w.logger,
+		SubIDBase: w.cfg.SubIDBase, StateDir: w.cfg.State, Runtimes: w.cfg.Runtimes, Registries: w.cfg.registries(), Logger: w.logger,
 	}
 	if cfg.Address == "" {
 		bin, err := programs.Containerd()
@@ -203,32 +205,6 @@ func (w *Worker) cannot(t *catalog.Spec) string {
 	return fmt.Sprintf("wants the runtime %s, which this worker does not have: %s; give the tool the class of workers that have it", t.Runtime, problem)
 }
 
-// importImages imports every *.tar under the images directory.
-func (w *Worker) importImages(ctx context.Context) error {
-	if w.cfg.Images == "" {
-		return nil
-	}
-	names, err := filepath.Glob(filepath.Join(w.cfg.Images, "*.tar"))
-	if err != nil {
-		return err
-	}
-	if len(names) == 0 {
-		return fmt.Errorf("no OCI archive (*.tar) in %s", w.cfg.Images)
-	}
-	for _, name := range names {
-		f, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		refs, err := w.runtime.Import(ctx, f)
-		if err = errors.Join(err, f.Close()); err != nil {
-			return fmt.Errorf("import %s: %w", name, err)
-		}
-		w.logger.Info("image imported", "file", filepath.Base(name), "refs", strings.Join(refs, " "))
-	}
-	return nil
-}
-
 // Run takes calls until ctx is done, then drains. The order of the stop is:
 // the server drains, then the worker is no longer registered, then the warm
 // sandboxes go. Results of a drain still find the registry saying that this
@@ -243,9 +219,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(after)
 	g.Go(func() error { return w.pool.Run(gctx) })
 	g.Go(func() error { return w.follow(gctx) })
-	if w.prepuller != nil {
-		g.Go(func() error { return w.prepull(gctx) })
-	}
+	g.Go(func() error { return w.prepull(gctx) })
+	g.Go(func() error { return w.images.run(gctx) })
 	g.Go(func() error { return w.bus.Registry.Run(gctx, w.info) })
 	g.Go(func() error { return w.watch(gctx) })
 	g.Go(func() error { return w.lookAtHost(gctx) })
@@ -331,6 +306,9 @@ func (w *Worker) Ready() error {
 	}
 	if !w.reachable.Load() {
 		return errors.New("the worker's runtime cannot be reached")
+	}
+	if !w.images.ready.Load() {
+		return errors.New("the worker is getting the images of its tools ready")
 	}
 	if err := w.bus.Ready(); err != nil {
 		return err

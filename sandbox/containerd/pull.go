@@ -1,0 +1,143 @@
+package containerd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/remotes"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/log"
+	"github.com/distribution/reference"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sirupsen/logrus"
+
+	"github.com/toolfleet/toolfleet/sandbox"
+)
+
+// pullTimeout bounds a pull with all its tries. It ends before its lease does.
+const pullTimeout = leaseLife / 2
+
+// Bounds of what an image may consist of, so that reading about it stays cheap.
+const (
+	maxManifest = 4 << 20
+	maxChildren = 512
+)
+
+// pinned reports whether ref has a digest.
+func pinned(ref string) bool { return strings.Contains(ref, "@") }
+
+// pull asks the registry of ref for its image, and fetches it unless it is
+// there. Whoever asks for the same image meanwhile waits for the same pull,
+// which goes on when all of them have gone.
+func (r *Runtime) pull(ctx context.Context, ref string) (images.Image, error) {
+	named, err := reference.ParseDockerRef(ref)
+	if err != nil {
+		return images.Image{}, &sandbox.ImageError{Image: ref, Fault: sandbox.ImageInvalid, Detail: oneLine(err.Error())}
+	}
+	if !namesRegistry(ref) {
+		return images.Image{}, &sandbox.ImageError{Image: ref, Fault: sandbox.ImageAbsent,
+			Detail: "it names no registry; import its archive (--images), or write the registry's host into the reference"}
+	}
+	result := r.images.flight.DoChan("pull "+named.String(), func() (any, error) {
+		ctx, done := r.behind(ctx, pullTimeout)
+		defer done()
+		return r.fetch(ctx, named)
+	})
+	select {
+	case <-ctx.Done():
+		return images.Image{}, &sandbox.ImageError{Image: ref, Fault: sandbox.ImagePending, Detail: oneLine(context.Cause(ctx).Error())}
+	case res := <-result:
+		if res.Err != nil {
+			return images.Image{}, pullError(ref, res.Err)
+		}
+		return res.Val.(images.Image), nil
+	}
+}
+
+// namesRegistry reports whether a reference says where to pull from. Others are
+// never completed with a public registry, as is the custom: a name like
+// local/tool:1 belongs to somebody there, and what they put under it would run
+// here in place of the image that nobody imported.
+func namesRegistry(ref string) bool {
+	host, _, found := strings.Cut(ref, "/")
+	return found && (host == "localhost" || strings.ContainsAny(host, ".:"))
+}
+
+// fetch asks what the name means, and gets what is missing of it. Unpacking is
+// for [Runtime.furnish], so that what fails here is the registry's doing.
+func (r *Runtime) fetch(ctx context.Context, named reference.Named) (images.Image, error) {
+	// The client reports through a logger of the whole process unless the
+	// context has one. What it says is in the error as well.
+	ctx = log.WithLogger(ctx, logrus.NewEntry(&logrus.Logger{Out: io.Discard, Formatter: new(logrus.TextFormatter), Level: logrus.PanicLevel}))
+	resolver := r.registries.resolver(ctx, named)
+	name, desc, err := resolver.Resolve(ctx, named.String())
+	if err != nil {
+		return images.Image{}, err
+	}
+	if !images.IsManifestType(desc.MediaType) && !images.IsIndexType(desc.MediaType) {
+		return images.Image{}, corrupt("its registry answers with %s, which is no manifest", oneLine(strconv.Quote(desc.MediaType)))
+	}
+	if have, err := r.client.ImageService().Get(ctx, name); err == nil && have.Target.Digest == desc.Digest {
+		return have, nil
+	}
+	ctx, done, err := r.lease(ctx)
+	if err != nil {
+		return images.Image{}, err
+	}
+	defer done()
+	began := time.Now()
+	img, err := r.client.Pull(ctx, name, client.WithResolver(resolved{resolver, desc}),
+		client.WithPullLabels(map[string]string{labelOrigin: OriginPulled}), client.WithImageHandlerWrapper(r.sound))
+	if err != nil {
+		return images.Image{}, err
+	}
+	r.log.Info("image pulled", "image", name, "digest", desc.Digest, "took", time.Since(began).Round(time.Millisecond))
+	return img.Metadata(), nil
+}
+
+// resolved is a resolver that was asked already.
+type resolved struct {
+	remotes.Resolver
+	target ocispec.Descriptor
+}
+
+func (r resolved) Resolve(_ context.Context, ref string) (string, ocispec.Descriptor, error) {
+	return ref, r.target, nil
+}
+
+// sound bounds what is fetched, and tells an index that has nothing for this
+// machine from one that is not there. Addresses that a manifest gives for its
+// layers are not followed: they are whatever its author wants our host to ask.
+func (r *Runtime) sound(next images.Handler) images.Handler {
+	return images.HandlerFunc(func(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+		desc.URLs = nil
+		if desc.Size > maxManifest && !images.IsLayerType(desc.MediaType) {
+			return nil, corrupt("a manifest or configuration of %d bytes; at most %d are read", desc.Size, maxManifest)
+		}
+		children, err := next.Handle(ctx, desc)
+		if errdefs.IsNotFound(err) && images.IsIndexType(desc.MediaType) && r.has(ctx, desc) {
+			return nil, &sandbox.ImageError{Fault: sandbox.ImagePlatform, Detail: "its index has no image for this machine"}
+		}
+		if err == nil && len(children) > maxChildren {
+			return nil, corrupt("%d layers; at most %d are taken", len(children), maxChildren)
+		}
+		return children, err
+	})
+}
+
+// has reports whether the content store has what desc describes.
+func (r *Runtime) has(ctx context.Context, desc ocispec.Descriptor) bool {
+	_, err := content.InfoProvider(r.client.ContentStore()).Info(ctx, desc.Digest)
+	return err == nil
+}
+
+func corrupt(format string, args ...any) error {
+	return &sandbox.ImageError{Fault: sandbox.ImageCorrupt, Detail: fmt.Sprintf(format, args...)}
+}
