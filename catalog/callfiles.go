@@ -64,7 +64,7 @@ func (s *Spec) judgeFiles(files []call.File) []schema.Problem {
 	for _, f := range files {
 		total += f.Size
 		if !s.TakesFile(f.MimeType) {
-			problems = append(problems, schema.Problem{Path: "file " + f.Name, Message: fmt.Sprintf("is %s, which the tool does not take", f.MimeType)})
+			problems = append(problems, schema.Problem{Path: "files", Message: fmt.Sprintf("%s is %s, which the tool does not take", f.Name, f.MimeType)})
 		}
 	}
 	if total > int64(s.Limits.Disk) {

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,41 +27,51 @@ type Upload struct {
 	Attached bool
 }
 
-// describe makes the files of a call out of uploads. Bytes get the blob that
-// they will have.
-func (d *Dispatcher) describe(ctx context.Context, c call.Call, uploads []Upload) ([]call.File, error) {
+// describe makes the files of a call out of uploads, and returns those that they
+// stand for. Bytes get the blob that they will have.
+func (d *Dispatcher) describe(ctx context.Context, c call.Call, uploads []Upload) ([]call.File, []Upload, error) {
 	if len(uploads) > call.MaxFiles {
-		return nil, fmt.Errorf("%w: a call may bring %d files, and this one has %d", ErrMalformed, call.MaxFiles, len(uploads))
+		return nil, nil, fmt.Errorf("%w: a call may bring %d files, and this one has %d", ErrMalformed, call.MaxFiles, len(uploads))
 	}
-	var files []call.File
+	var (
+		files []call.File
+		taken []Upload
+	)
 	for i, u := range uploads {
 		f := call.File{Name: u.Name, MimeType: u.MimeType, Attached: u.Attached}
-		if u.Blob == nil {
-			if f.MimeType == "" {
-				f.MimeType = agui.MimeTypeOf(u.Data)
-			}
+		var err error
+		if u.Blob != nil {
+			err = d.refer(ctx, c, &f, *u.Blob)
+		} else {
+			f.MimeType = cmp.Or(f.MimeType, agui.MimeTypeOf(u.Data))
 			f.Size, f.Digest = int64(len(u.Data)), call.Digest(string(u.Data))
-			f.Blob = blob.ID{Tenant: c.Tenant, Key: c.Key(), N: 1 + i}.String()
-			files = append(files, f)
-			continue
+			f.Blob = blob.ID{Tenant: c.Tenant, Key: c.Key(), N: 1 + len(files)}.String()
 		}
-		if u.Blob.Tenant != c.Tenant {
-			return nil, fmt.Errorf("%w: files[%d]: there is no such blob", ErrMalformed, i)
-		}
-		info, err := d.Blobs.Stat(ctx, *u.Blob)
 		switch {
+		case errors.Is(err, blob.ErrNotFound) && u.Attached:
+			continue // a conversation outlives what it shows
 		case errors.Is(err, blob.ErrNotFound):
-			return nil, fmt.Errorf("%w: files[%d]: there is no such blob, or no more", ErrMalformed, i)
+			return nil, nil, fmt.Errorf("%w: files[%d]: there is no such blob, or no more", ErrMalformed, i)
 		case err != nil:
-			return nil, classify(ctx, err)
+			return nil, nil, classify(ctx, err)
 		}
-		if f.MimeType == "" {
-			f.MimeType = info.MimeType
-		}
-		f.Size, f.Digest, f.Blob = info.Size, info.Digest, u.Blob.String()
-		files = append(files, f)
+		files, taken = append(files, f), append(taken, u)
 	}
-	return files, nil
+	return files, taken, nil
+}
+
+// refer makes f the file that a blob is.
+func (d *Dispatcher) refer(ctx context.Context, c call.Call, f *call.File, id blob.ID) error {
+	if id.Tenant != c.Tenant {
+		return blob.ErrNotFound
+	}
+	info, err := d.Blobs.Stat(ctx, id)
+	if err != nil {
+		return err
+	}
+	f.MimeType = cmp.Or(f.MimeType, info.MimeType)
+	f.Size, f.Digest, f.Blob = info.Size, info.Digest, id.String()
+	return nil
 }
 
 // uploaded is how many bytes of uploads have no blob yet.

@@ -51,7 +51,7 @@ func (d *Dispatcher) Submit(ctx context.Context, c call.Call, uploads ...Upload)
 
 	if len(uploads) > 0 {
 		var err error
-		if c.Files, err = d.describe(ctx, c, uploads); err != nil {
+		if c.Files, uploads, err = d.describe(ctx, c, uploads); err != nil {
 			return Ticket{}, err
 		}
 	}

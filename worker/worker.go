@@ -114,7 +114,7 @@ type attempt struct {
 	// assumed is true while the call is taken for untouched, and nobody has been
 	// asked.
 	assumed bool
-	files []sandbox.File // that the call brings
+	files   []sandbox.File // that the call brings
 	// blobs counts those that were written.
 	blobs   int
 	logger  *slog.Logger

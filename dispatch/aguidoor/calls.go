@@ -22,6 +22,9 @@ type calls struct {
 	run        results.RunRef
 	// traceparent is the request's, or empty.
 	traceparent string
+	// tools and messages tell which attachments come along with a call.
+	tools    Tools
+	messages []agui.Message
 
 	events  chan callEvent
 	known   map[string]*execution // every call that was begun, by toolCallId
@@ -49,9 +52,10 @@ type callEvent struct {
 	err error
 }
 
-func newCalls(ctx context.Context, d *dispatch.Dispatcher, run results.RunRef, traceparent string) *calls {
+func newCalls(ctx context.Context, config Config, run results.RunRef, messages []agui.Message, traceparent string) *calls {
 	c := &calls{
-		dispatcher: d, caller: dispatch.CallerOf(ctx), run: run, traceparent: traceparent,
+		dispatcher: config.Dispatcher, tools: config.Tools, messages: messages,
+		caller: dispatch.CallerOf(ctx), run: run, traceparent: traceparent,
 		events: make(chan callEvent), known: map[string]*execution{},
 	}
 	c.ctx, c.stop = context.WithCancel(ctx)
@@ -132,7 +136,11 @@ type submitted struct {
 }
 
 func (c *calls) submit(cl call.Call) submitted {
-	t, err := c.dispatcher.Submit(c.ctx, cl)
+	var files []dispatch.Upload
+	if spec, ok := c.tools.Resolve(cl.Tenant, cl.Tool); ok && spec.Files != nil {
+		files = attachments(spec, c.messages, cl.ToolCallID, c.caller)
+	}
+	t, err := c.dispatcher.Submit(c.ctx, cl, files...)
 	if refusal, ok := dispatch.Refused(err); ok {
 		return submitted{refusal: &refusal}
 	}

@@ -20,6 +20,8 @@ const label = "agui"
 type Tools interface {
 	// List returns the tools that a tenant may use.
 	List(tenant string) []*catalog.Spec
+	// Resolve returns the tool of that name, when the tenant may use it.
+	Resolve(tenant, name string) (*catalog.Spec, bool)
 }
 
 // Config of a [Door].

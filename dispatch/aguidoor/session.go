@@ -41,7 +41,7 @@ func (d *Door) open(r *http.Request, in agui.RunAgentInput) (*session, error) {
 	d.config.Metrics.HTTPStreams(label, 1)
 	return &session{
 		door: d, ctx: ctx, input: in, cancels: cancels, unwatch: unwatch,
-		calls:     newCalls(ctx, d.config.Dispatcher, ref, traceparent(r)),
+		calls:     newCalls(ctx, d.config, ref, in.Messages, traceparent(r)),
 		keepAlive: time.NewTicker(d.config.KeepAlive),
 	}, nil
 }

@@ -75,7 +75,7 @@ func (s *Server) submit(ctx context.Context, in *submitInput) (*huma.StreamRespo
 	if err != nil {
 		return nil, badRequest(err)
 	}
-	files, err := uploads(req.Files, c.Tenant, dispatch.CallerOf(ctx).BlobURL)
+	files, err := uploads(req.Files, dispatch.CallerOf(ctx))
 	if err != nil {
 		return nil, badRequest(err)
 	}

@@ -6,10 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
-	"strings"
 
-	"github.com/toolfleet/toolfleet/blob"
 	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/dispatch"
 )
@@ -62,19 +59,19 @@ func decodeFile(raw json.RawMessage, f *fileRequest) error {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
 	}
-	if has(list, "data") == has(list, "url") {
+	if has(list, "data") == has(list, "url") || has(list, "url") && f.URL == "" {
 		return errors.New("needs data or url, and not both")
 	}
 	return nil
 }
 
 // uploads turns the files of a request into what the dispatcher takes.
-func uploads(files []fileRequest, tenant string, blobURL dispatch.BlobURL) ([]dispatch.Upload, error) {
+func uploads(files []fileRequest, caller dispatch.Caller) ([]dispatch.Upload, error) {
 	var out []dispatch.Upload
 	for i, f := range files {
 		u := dispatch.Upload{Name: f.Name, MimeType: f.MimeType}
 		if f.URL != "" {
-			id, ok := ownBlob(f.URL, tenant, blobURL)
+			id, ok := caller.Blob(f.URL)
 			if !ok {
 				return nil, fmt.Errorf("files[%d]: url is not that of a part which this fleet gave; other URLs are not fetched", i)
 			}
@@ -89,37 +86,4 @@ func uploads(files []fileRequest, tenant string, blobURL dispatch.BlobURL) ([]di
 		out = append(out, u)
 	}
 	return out, nil
-}
-
-// ownBlob reads the URL of one of the tenant's blobs, as this server writes it,
-// with its signature or without, or its path alone. The signature is not
-// looked at: who asks is known, and its tenant is all that is opened.
-func ownBlob(raw, tenant string, blobURL dispatch.BlobURL) (blob.ID, bool) {
-	bare, _, _ := strings.Cut(raw, "?")
-	i := strings.LastIndex(bare, "/v1/calls/")
-	if i < 0 {
-		return blob.ID{}, false
-	}
-	f := strings.Split(bare[i:], "/") // "", v1, calls, id, blobs, n
-	if len(f) != 6 || f[4] != "blobs" {
-		return blob.ID{}, false
-	}
-	key, err := call.ParseKey(f[3])
-	if err != nil {
-		return blob.ID{}, false
-	}
-	n, err := blobNumber(f[5])
-	if err != nil {
-		return blob.ID{}, false
-	}
-	id := blob.ID{Tenant: tenant, Key: key, N: n}
-	if i == 0 {
-		return id, true
-	}
-	ours, err := url.Parse(blobURL(id))
-	if err != nil {
-		return blob.ID{}, false
-	}
-	ours.RawQuery = ""
-	return id, bare == ours.String()
 }
