@@ -38,7 +38,7 @@ func TestPain66PoisonKillsWorkers(t *testing.T) {
 	t.Cleanup(func() { sweep(t, dir) })
 	worker := func() *program {
 		p, _ := startProgram(t, dir, "worker", `^ready nats=\S+ worker=(\S+)\n`,
-			"--nats", url, "--lease", lease, "--tools", tools, "--images", filepath.Join(root, "bin", "images"),
+			"--nats", url, "--lease", lease, "--tools", tools, "--images", exampleImages(t, dir),
 			"--state", filepath.Join(dir, "state"), "--programs", root, "--listen", "")
 		return p
 	}

@@ -37,7 +37,7 @@ func TestPain78StuckToolsDoNotHoldAStop(t *testing.T) {
 			f.t = t
 			health := freeAddress(t)
 			worker, _ := startProgram(t, dir, "worker", `^ready nats=\S+ worker=(\S+)\n`,
-				"--nats", url, "--tools", tools, "--images", filepath.Join(root, "bin", "images"), "--state", filepath.Join(dir, "state"),
+				"--nats", url, "--tools", tools, "--images", exampleImages(t, dir), "--state", filepath.Join(dir, "state"),
 				"--programs", root, "--listen", health, "--slots", "2", "--drain", drain)
 			stuck := object{"script": "trap '' TERM; while :; do sleep 1; done"}
 			calls := []string{f.submit("once", stuck), f.submit("once", stuck)}

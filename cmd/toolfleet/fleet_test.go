@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -45,15 +47,38 @@ type fleet struct {
 	ended chan error
 }
 
+// exampleImages links the images of the example tools into a directory below dir:
+// all but node's, which weighs more than the others together and has a test of its
+// own, since every fleet imports what it is given.
+func exampleImages(t testing.TB, dir string) string {
+	t.Helper()
+	from := filepath.Join(repo(t), "bin", "images")
+	archives, _ := filepath.Glob(filepath.Join(from, "*.tar"))
+	if len(archives) == 0 {
+		t.Fatalf("no images in %s: run `make setup tool-images` first", from)
+	}
+	to := filepath.Join(dir, "images")
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, archive := range archives {
+		name := filepath.Base(archive)
+		if name == "node.tar" {
+			continue
+		}
+		if err := os.Symlink(archive, filepath.Join(to, name)); err != nil && !errors.Is(err, fs.ErrExist) {
+			t.Fatal(err)
+		}
+	}
+	return to
+}
+
 // startFleet starts a fleet on state and waits for its ready line. The tools
 // are the examples and those of testdata/tools.
 func startFleet(t testing.TB, state string, flags ...string) *fleet {
 	t.Helper()
 	root := repo(t)
-	images := filepath.Join(root, "bin", "images")
-	if m, _ := filepath.Glob(filepath.Join(images, "*.tar")); len(m) == 0 {
-		t.Fatalf("no images in %s: run `make setup tool-images` first", images)
-	}
+	images := exampleImages(t, state)
 	tools := filepath.Join(state, "tools")
 	if _, err := os.Stat(tools); err != nil {
 		for _, from := range []string{filepath.Join(root, "examples", "tools"), "testdata/tools"} {

@@ -90,7 +90,7 @@ func TestSeparateProcesses(t *testing.T) {
 		"--nats", url, "--tools", tools, "--listen", "127.0.0.1:0")
 	worker := func() *program {
 		p, _ := startProgram(t, dir, "worker", `^ready nats=\S+ worker=(\S+)\n`,
-			"--nats", url, "--tools", tools, "--images", filepath.Join(root, "bin", "images"),
+			"--nats", url, "--tools", tools, "--images", exampleImages(t, dir),
 			"--state", filepath.Join(dir, "state"), "--programs", root, "--listen", "")
 		return p
 	}
