@@ -64,6 +64,9 @@ func (e *entry) judge(args string) []schema.Problem {
 	if problems := schema.CheckJSON(raw, call.MaxArguments); problems != nil {
 		return problems
 	}
+	if at := schema.LoneSurrogate(raw); at >= 0 {
+		return []schema.Problem{{Message: fmt.Sprintf("has half a character, an escape \\u without its other half, at byte %d", at+1)}}
+	}
 	if !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) {
 		return []schema.Problem{{Message: "is not an object"}}
 	}

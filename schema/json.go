@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -37,11 +38,19 @@ func CheckJSON(raw []byte, maxBytes int) []Problem {
 		return []Problem{{Message: "is empty and not JSON; an object without members is {}"}}
 	}
 	var whole json.RawMessage
-	if err := json.Unmarshal(raw, &whole); err != nil {
-		return []Problem{{Message: syntaxMessage(err)}}
+	err := json.Unmarshal(raw, &whole)
+	if err == nil {
+		return Tidy(walk(raw))
 	}
-	return Tidy(walk(raw))
+	// At 10,000 levels encoding/json says that it is no JSON.
+	problems := walk(raw)
+	if at := slices.IndexFunc(problems, func(p Problem) bool { return p.Message == tooDeep }); at >= 0 {
+		return problems[at : at+1]
+	}
+	return []Problem{{Message: syntaxMessage(err)}}
 }
+
+var tooDeep = fmt.Sprintf("is nested deeper than %d levels", MaxDepth)
 
 // syntaxMessage tells where JSON breaks off.
 func syntaxMessage(err error) string {
@@ -62,8 +71,8 @@ type level struct {
 	index   int
 }
 
-// walk reads raw, which must be valid JSON, token by token. It keeps no value,
-// so that it costs no more than the text.
+// walk reads raw, token by token and as far as it is JSON. It keeps no value, so
+// that it costs no more than the text.
 func walk(raw []byte) []Problem {
 	var (
 		problems []Problem
@@ -81,7 +90,7 @@ func walk(raw []byte) []Problem {
 	for {
 		token, err := dec.Token()
 		if err != nil {
-			return problems // the end: raw is valid
+			return problems // the end of what is valid
 		}
 		if len(open) > 0 {
 			top := &open[len(open)-1]
@@ -102,7 +111,7 @@ func walk(raw []byte) []Problem {
 			}
 			beginValue(open)
 			if len(open) == MaxDepth {
-				fault(fmt.Sprintf("is nested deeper than %d levels", MaxDepth))
+				fault(tooDeep)
 				return problems
 			}
 			next := level{index: -1}

@@ -42,6 +42,7 @@ func TestCheckJSON(t *testing.T) {
 		{"not UTF-8", "\"\xff\"", []string{"is not UTF-8"}},
 		{"twins", `{"a":1,"a":2,"b":{"c/d":1,"c\/d":2},"l":[{"x":1,"\u0078":2}]}`, []string{"/a: is given twice", "/b/c~1d: is given twice", "/l/0/x: is given twice"}},
 		{"too deep", `{"a":` + nested(MaxDepth) + `}`, []string{"/a" + strings.Repeat("/0", MaxDepth-1) + ": is nested deeper than 64 levels"}},
+		{"far too deep", strings.Repeat("[", 400) + "x", []string{strings.Repeat("/0", MaxDepth) + ": is nested deeper than 64 levels"}},
 		{"a huge exponent", `{"a":[0,1e999999]}`, []string{"/a/1: is a number out of range"}},
 		{"a huge negative exponent", `1E-999999`, []string{"is a number out of range"}},
 		{"a huge number", strings.Repeat("9", maxNumber+1), []string{"is a number out of range"}},
