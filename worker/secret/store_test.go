@@ -211,3 +211,10 @@ func TestTakeEnviron(t *testing.T) {
 		t.Error("more was taken than secrets")
 	}
 }
+
+// TestExample: the file to begin with is one.
+func TestExample(t *testing.T) {
+	if _, err := Open("../../deploy/secrets.yaml", nil, slog.New(slog.DiscardHandler)); err != nil {
+		t.Error(err)
+	}
+}
