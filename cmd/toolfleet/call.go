@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -15,6 +17,9 @@ import (
 // maxArguments bounds what is read as arguments. The fleet's own limit is far
 // lower, and going over that is an error result, which this leaves room for.
 const maxArguments = 16 << 20
+
+// maxFiles is what a request has room for, in base64.
+const maxFiles = 11 << 20
 
 // FleetFlags say which fleet to talk to.
 type FleetFlags struct {
@@ -40,6 +45,8 @@ type ViewFlags struct {
 type CallCmd struct {
 	Name string `arg:"" help:"Name of the tool."`
 	Args string `help:"Arguments: JSON, @FILE, or - for standard input." default:"{}" placeholder:"JSON|@FILE|-"`
+	// A path may hold a comma, so it separates nothing.
+	Files []string `name:"file" help:"A file that the tool finds in /workspace/in; may be repeated." type:"path" sep:"none" placeholder:"PATH"`
 
 	Timeout  time.Duration `help:"How long the tool may run; the tool's own limit when absent."`
 	Thread   string        `help:"Thread id; a new one when absent."`
@@ -68,6 +75,9 @@ func (c *CallCmd) Run(ctx context.Context, term *terminal) error {
 	req := client.Request{
 		Tool: c.Name, Arguments: args, Priority: c.Priority,
 		ThreadID: orNew(c.Thread, "thread-"), RunID: orNew(c.RunID, "run-"), ToolCallID: orNew(c.ID, "call-"),
+	}
+	if req.Files, err = readFiles(c.Files); err != nil {
+		return err
 	}
 	if c.Timeout > 0 {
 		req.Timeout = c.Timeout.String()
@@ -104,6 +114,27 @@ func arguments(spec string, in io.Reader) (string, error) {
 		return "", usagef("the arguments are longer than %s", size(maxArguments))
 	}
 	return string(text), nil
+}
+
+// readFiles reads the files of --file.
+func readFiles(paths []string) ([]client.File, error) {
+	var files []client.File
+	room := int64(maxFiles)
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		data, err := io.ReadAll(io.LimitReader(f, room+1))
+		if err = errors.Join(err, f.Close()); err != nil {
+			return nil, usageError{err}
+		}
+		if room -= int64(len(data)); room < 0 {
+			return nil, usagef("the files are longer than %s together; a larger one can be handed on as the URL of an earlier result's part, with the API", size(maxFiles))
+		}
+		files = append(files, client.File{Name: filepath.Base(path), Data: data})
+	}
+	return files, nil
 }
 
 // orNew is id, or a new one that begins with prefix.

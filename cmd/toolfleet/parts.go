@@ -3,13 +3,17 @@ package main
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"mime"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
+	"unicode"
 
 	"github.com/toolfleet/toolfleet/agui"
 )
@@ -115,7 +119,7 @@ func (s *saver) save(ctx context.Context, n int, p agui.Part, what string) (stri
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return "", err
 	}
-	f, err := newFile(s.dir, filepath.Base(s.name), n, extension(p.Source.MimeType))
+	f, err := s.create(p, n)
 	if err != nil {
 		return "", err
 	}
@@ -124,6 +128,23 @@ func (s *saver) save(ctx context.Context, n int, p agui.Part, what string) (stri
 		return "", fmt.Errorf("save %s: %w", f.Name(), err)
 	}
 	return fmt.Sprintf("[%s, %s, saved as %s]\n", what, size(length), f.Name()), nil
+}
+
+// create makes the file for the n-th medium: under the name that the tool gave it,
+// when that is free and a plain one, or under the call's.
+func (s *saver) create(p agui.Part, n int) (*os.File, error) {
+	var meta struct {
+		Filename string `json:"filename"`
+	}
+	_ = json.Unmarshal(p.Metadata, &meta) // what else it holds is not ours
+	name := path.Base(meta.Filename)
+	if fs.ValidPath(name) && !strings.HasPrefix(name, ".") && !strings.ContainsFunc(name, func(r rune) bool { return r == '\\' || r == ':' || !unicode.IsPrint(r) }) {
+		f, err := os.OpenFile(filepath.Join(s.dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		if err == nil {
+			return f, nil
+		}
+	}
+	return newFile(s.dir, filepath.Base(s.name), n, extension(p.Source.MimeType))
 }
 
 // maxNames bounds the search for a free name.

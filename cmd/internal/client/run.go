@@ -30,6 +30,13 @@ type Request struct {
 	RunID      string `json:"runId"`
 	Timeout    string `json:"timeout,omitempty"`
 	Priority   string `json:"priority,omitempty"`
+	Files      []File `json:"files,omitempty"`
+}
+
+// File is a file that a call brings.
+type File struct {
+	Name string `json:"name"`
+	Data []byte `json:"data"`
 }
 
 // Event is one event of a call's run.
