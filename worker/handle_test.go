@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -191,13 +192,25 @@ func TestSpentAttempts(t *testing.T) {
 	}
 }
 
+func imageFault(f sandbox.ImageFault) error {
+	return fmt.Errorf("start: %w", &sandbox.ImageError{Image: "registry.example.com/x:1", Fault: f, Detail: "secret"})
+}
+
 func TestOurFailureIsTriedAgainThenAnswered(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
 		kind call.Kind
+		says string
 	}{
-		{sandbox.ErrImage, call.KindImageUnavailable},
-		{errors.New("some secret path"), call.KindSandboxFailed},
+		{sandbox.ErrImage, call.KindImageUnavailable, "is missing, forbidden or cannot be reached"},
+		{imageFault(sandbox.ImageAbsent), call.KindImageUnavailable, "is not in the worker's store"},
+		{imageFault(sandbox.ImageNotFound), call.KindImageUnavailable, "is not found"},
+		{imageFault(sandbox.ImageForbidden), call.KindImageUnavailable, "is not allowed"},
+		{imageFault(sandbox.ImageUnreachable), call.KindImageUnavailable, "is not reachable"},
+		{imageFault(sandbox.ImagePending), call.KindImageUnavailable, "is still being pulled"},
+		{imageFault(sandbox.ImagePlatform), call.KindImageUnavailable, "another operating system or CPU"},
+		{imageFault(sandbox.ImageCorrupt), call.KindImageUnavailable, "is damaged"},
+		{errors.New("some secret path"), call.KindSandboxFailed, "its sandbox could not be made"},
 	} {
 		h := newHouse(t)
 		h.pool.err = tt.err
@@ -212,9 +225,28 @@ func TestOurFailureIsTriedAgainThenAnswered(t *testing.T) {
 		}
 		r := h.run(job)
 		wantKind(t, r, tt.kind)
-		if strings.Contains(words(t, r), "secret") {
-			t.Errorf("a model sees our chain of errors: %s", words(t, r))
+		if got := words(t, r); strings.Contains(got, "secret") || !strings.Contains(got, tt.says) {
+			t.Errorf("a model reads %q; want %q, and no chain of errors", got, tt.says)
 		}
+	}
+}
+
+// TestPain97PullIsNotInTheCallsTime: a start may take as long as a pull does, and
+// the tool then has all of its time.
+func TestPain97PullIsNotInTheCallsTime(t *testing.T) {
+	h := newHouse(t)
+	job := h.admit("echo ran")
+	job.Spec.Limits.Timeout = catalog.Duration(time.Second)
+	var left time.Duration
+	h.pool.taking = func(ctx context.Context) {
+		until, _ := ctx.Deadline()
+		left = time.Until(until)
+	}
+	if r := h.run(job); r.IsError {
+		t.Error(words(t, r))
+	}
+	if left < time.Minute {
+		t.Errorf("a call of 1 s gives its start %s", left)
 	}
 }
 

@@ -68,7 +68,8 @@ type pool struct {
 	err     error // returned by Take when set
 	warm    bool  // every sandbox counts as warm
 	started atomic.Int32
-	spoil   atomic.Int32 // so many sandboxes are dead when they are handed out
+	spoil   atomic.Int32          // so many sandboxes are dead when they are handed out
+	taking  func(context.Context) // called by Take when set
 }
 
 func (p *pool) Take(ctx context.Context, spec sandbox.Spec, cold func(context.Context) error) (*sandbox.Sandbox, bool, error) {
@@ -76,6 +77,9 @@ func (p *pool) Take(ctx context.Context, spec sandbox.Spec, cold func(context.Co
 		if err := cold(ctx); err != nil {
 			return nil, false, err
 		}
+	}
+	if p.taking != nil {
+		p.taking(ctx)
 	}
 	if p.err != nil {
 		return nil, false, p.err

@@ -160,7 +160,6 @@ func (r *Runtime) find(ctx context.Context, ref string) (images.Image, error) {
 	return images.Image{}, fmt.Errorf("image %s: %w", ref, errdefs.ErrNotFound)
 }
 
-
 // namesOf are the names in the store that ref may mean.
 func namesOf(ref string) []string {
 	names := []string{ref}

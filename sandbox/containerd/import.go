@@ -81,7 +81,7 @@ func (s *ImageStore) Import(ctx context.Context, archive io.Reader) ([]string, e
 	}
 	var names []string
 	for _, meta := range imported {
-		if err := client.NewImage(s.client, meta).Unpack(ctx, snapshotter); err != nil {
+		if err := client.NewImage(s.client, meta).Unpack(quiet(ctx), snapshotter); err != nil {
 			return names, unpackError("unpack", meta.Name, err)
 		}
 		names = append(names, meta.Name)
@@ -145,7 +145,7 @@ var errNoImage = errors.New("containerd: import images: the archive holds no nam
 
 // importArchive needs a lease on ctx.
 func importArchive(ctx context.Context, c *client.Client, archive io.Reader) ([]images.Image, error) {
-	imported, err := c.Import(ctx, archive, client.WithSkipMissing(),
+	imported, err := c.Import(quiet(ctx), archive, client.WithSkipMissing(),
 		client.WithImageLabels(map[string]string{labelOrigin: OriginImported}))
 	if err != nil {
 		return nil, wrap("import images", err)

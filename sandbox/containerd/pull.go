@@ -73,9 +73,7 @@ func namesRegistry(ref string) bool {
 // fetch asks what the name means, and gets what is missing of it. Unpacking is
 // for [Runtime.furnish], so that what fails here is the registry's doing.
 func (r *Runtime) fetch(ctx context.Context, named reference.Named) (images.Image, error) {
-	// The client reports through a logger of the whole process unless the
-	// context has one. What it says is in the error as well.
-	ctx = log.WithLogger(ctx, logrus.NewEntry(&logrus.Logger{Out: io.Discard, Formatter: new(logrus.TextFormatter), Level: logrus.PanicLevel}))
+	ctx = quiet(ctx)
 	resolver := r.registries.resolver(ctx, named)
 	name, desc, err := resolver.Resolve(ctx, named.String())
 	if err != nil {
@@ -100,6 +98,12 @@ func (r *Runtime) fetch(ctx context.Context, named reference.Named) (images.Imag
 	}
 	r.log.Info("image pulled", "image", name, "digest", desc.Digest, "took", time.Since(began).Round(time.Millisecond))
 	return img.Metadata(), nil
+}
+
+// quiet keeps the client from reporting through a logger of the whole process.
+// What it says, which may be an image's words, is in the error as well.
+func quiet(ctx context.Context) context.Context {
+	return log.WithLogger(ctx, logrus.NewEntry(&logrus.Logger{Out: io.Discard, Formatter: new(logrus.TextFormatter), Level: logrus.PanicLevel}))
 }
 
 // resolved is a resolver that was asked already.

@@ -68,7 +68,7 @@ func (r *Runtime) unpack(ctx context.Context, meta images.Image) (digest.Digest,
 	if err := r.runsHere(ctx, img); err != nil {
 		return "", err
 	}
-	if err := img.Unpack(ctx, snapshotter); err != nil {
+	if err := img.Unpack(quiet(ctx), snapshotter); err != nil {
 		return "", unpackError("unpack", meta.Name, err)
 	}
 	layers, err := img.RootFS(ctx)

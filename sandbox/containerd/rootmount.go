@@ -42,7 +42,9 @@ func mountRoot(path string, shared mount.Mount, userns *os.File) (_ *rootMount, 
 	if err != nil {
 		return nil, fmt.Errorf("containerd: mount root: %w", err)
 	}
-	overlay := mount.Mount{Type: shared.Type, Source: shared.Source, Options: options}
+	// A layer may hold device nodes. The cgroup refuses them too, but here they
+	// are none at all.
+	overlay := mount.Mount{Type: shared.Type, Source: shared.Source, Options: append(options, "nodev")}
 	if err := overlay.Mount(r.path); err != nil {
 		return nil, fmt.Errorf("containerd: mount root: %w", err)
 	}

@@ -87,9 +87,9 @@ type Runtime struct {
 	registries *registries
 	closing    chan struct{}  // closed by Close, for what goes on behind callers
 	work       sync.WaitGroup // of what does; see behind
-	shims  *sharedShims // nil: every sandbox has a shim of its own
-	userns userNamespaces
-	sweeps sync.Mutex // one sweep at a time
+	shims      *sharedShims   // nil: every sandbox has a shim of its own
+	userns     userNamespaces
+	sweeps     sync.Mutex // one sweep at a time
 }
 
 var _ sandbox.Runtime = (*Runtime)(nil)
