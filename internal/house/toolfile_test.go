@@ -29,6 +29,7 @@ func TestToolFileIsDocumented(t *testing.T) {
 	want := members(reflect.TypeFor[catalog.Spec](), "")
 	want = append(want, members(reflect.TypeFor[catalog.Limits](), "limits.")...)
 	want = append(want, members(reflect.TypeFor[catalog.Annotations](), "annotations.")...)
+	want = append(want, members(reflect.TypeFor[catalog.Files](), "files.")...)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("docs/tools.md names other fields than catalog.Spec has (-want +got):\n%s", diff)
 	}
