@@ -77,7 +77,7 @@ var calls = map[string]func(m message){
 		say("Listening for requests…")
 		forever()
 	},
-	"half": func(m message) { fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"res`, m.ID); out.Flush(); os.Exit(0) },
+	"half": func(m message) { fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"res`, m.ID); _ = out.Flush(); os.Exit(0) },
 	"long": func(message) { longLine() },
 	"error": func(m message) {
 		say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"no such luck"}}`, m.ID)
