@@ -17,29 +17,14 @@ import (
 	"github.com/toolfleet/toolfleet/call"
 )
 
-// fileCall makes a call of the tool shell and returns its result and its id.
-func (f *fleet) fileCall(token, script string, files ...map[string]string) (id string, r struct {
-	Content   []agui.Part
-	IsError   bool
-	Execution *call.Execution
-}) {
-	f.t.Helper()
-	body, err := json.Marshal(map[string]any{"tool": "shell", "arguments": map[string]string{"script": script}, "files": files})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	res, data := f.fetch(http.MethodPost, f.http+"/v1/calls", string(body), "Authorization: Bearer "+token, "Content-Type: application/json")
-	var got struct {
-		ID     string
-		Result json.RawMessage
-	}
-	if res.StatusCode != http.StatusOK || json.Unmarshal(data, &got) != nil || json.Unmarshal(got.Result, &r) != nil {
-		f.t.Fatalf("%d %s", res.StatusCode, data)
-	}
-	return got.ID, r
+// fetched is an answer, read whole.
+type fetched struct {
+	status int
+	header http.Header
+	body   []byte
 }
 
-func (f *fleet) fetch(method, url, body string, header ...string) (*http.Response, []byte) {
+func (f *fleet) fetch(method, url, body string, header ...string) fetched {
 	f.t.Helper()
 	req, err := http.NewRequestWithContext(f.t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -58,7 +43,31 @@ func (f *fleet) fetch(method, url, body string, header ...string) (*http.Respons
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return res, data
+	return fetched{res.StatusCode, res.Header, data}
+}
+
+// filed is a call of the tool shell that was answered.
+type filed struct {
+	ID     string
+	Result struct {
+		Content   []agui.Part
+		IsError   bool
+		Execution *call.Execution
+	}
+}
+
+func (f *fleet) fileCall(token, script string, files ...map[string]string) filed {
+	f.t.Helper()
+	body, err := json.Marshal(map[string]any{"tool": "shell", "arguments": map[string]string{"script": script}, "files": files})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	got := f.fetch(http.MethodPost, f.http+"/v1/calls", string(body), "Authorization: Bearer "+token, "Content-Type: application/json")
+	var out filed
+	if got.status != http.StatusOK || json.Unmarshal(got.body, &out) != nil {
+		f.t.Fatalf("%d %s", got.status, got.body)
+	}
+	return out
 }
 
 // TestFilesThroughTheFleet: a file goes into a call, a small and a large one come
@@ -74,8 +83,9 @@ func TestFilesThroughTheFleet(t *testing.T) {
 	const acme, other = "acme-token-0123456789abcdef", "other-token-0123456789abcd"
 	const large = 20 << 20
 
-	id, r := f.fileCall(acme, `cd /workspace; ls -ln in | tail -1 | cut -d' ' -f1,3-; cat in/note.txt; cp in/note.txt out/small.txt; head -c 20971520 /dev/zero > out/large.bin; ln -s /etc/passwd out/link`,
+	first := f.fileCall(acme, `cd /workspace; ls -ln in | tail -1 | cut -d' ' -f1,3-; cat in/note.txt; cp in/note.txt out/small.txt; head -c 20971520 /dev/zero > out/large.bin; ln -s /etc/passwd out/link`,
 		map[string]string{"name": "note.txt", "data": base64.StdEncoding.EncodeToString([]byte("a note\n"))})
+	r := first.Result
 	if r.IsError || len(r.Content) != 3 || !strings.Contains(r.Content[0].Text, " 65532") || !strings.HasSuffix(r.Content[0].Text, "a note\n") {
 		t.Fatalf("%+v", r)
 	}
@@ -87,38 +97,39 @@ func TestFilesThroughTheFleet(t *testing.T) {
 		t.Fatalf("large %+v, small %+v", big, small)
 	}
 
-	res, data := f.fetch(http.MethodGet, big.Value, "")
+	got := f.fetch(http.MethodGet, big.Value, "")
 	sum := sha256.Sum256(make([]byte, large))
 	etag := fmt.Sprintf(`"sha256:%x"`, sum)
-	if res.StatusCode != 200 || !bytes.Equal(data, make([]byte, large)) {
-		t.Fatalf("%d and %d bytes", res.StatusCode, len(data))
+	if got.status != http.StatusOK || !bytes.Equal(got.body, make([]byte, large)) {
+		t.Fatalf("%d and %d bytes", got.status, len(got.body))
 	}
 	for name, want := range map[string]string{
 		"Content-Type": "application/octet-stream", "X-Content-Type-Options": "nosniff", "Etag": etag,
 		"Content-Disposition": "attachment; filename=large.bin", "Accept-Ranges": "bytes",
 	} {
-		if got := res.Header.Get(name); got != want {
-			t.Errorf("%s: %q, want %q", name, got, want)
+		if value := got.header.Get(name); value != want {
+			t.Errorf("%s: %q, want %q", name, value, want)
 		}
 	}
-	if res, data := f.fetch(http.MethodGet, big.Value, "", "Range: bytes=20971510-"); res.StatusCode != http.StatusPartialContent || len(data) != 10 || res.Header.Get("Content-Range") != "bytes 20971510-20971519/20971520" {
-		t.Errorf("a range: %d, %d bytes, %q", res.StatusCode, len(data), res.Header.Get("Content-Range"))
+	got = f.fetch(http.MethodGet, big.Value, "", "Range: bytes=20971510-")
+	if got.status != http.StatusPartialContent || len(got.body) != 10 || got.header.Get("Content-Range") != "bytes 20971510-20971519/20971520" {
+		t.Errorf("a range: %d, %d bytes, %q", got.status, len(got.body), got.header.Get("Content-Range"))
 	}
-	if res, _ := f.fetch(http.MethodGet, big.Value, "", "If-None-Match: "+etag); res.StatusCode != http.StatusNotModified {
-		t.Errorf("with its ETag: %d", res.StatusCode)
+	if got := f.fetch(http.MethodGet, big.Value, "", "If-None-Match: "+etag); got.status != http.StatusNotModified {
+		t.Errorf("with its ETag: %d", got.status)
 	}
 	bare, _, _ := strings.Cut(big.Value, "?")
-	if res, _ := f.fetch(http.MethodGet, bare, "", "Authorization: Bearer "+other); res.StatusCode != http.StatusNotFound {
-		t.Errorf("another tenant got %d", res.StatusCode)
+	if got := f.fetch(http.MethodGet, bare, "", "Authorization: Bearer "+other); got.status != http.StatusNotFound {
+		t.Errorf("another tenant got %d", got.status)
 	}
-	if res, _ := f.fetch(http.MethodGet, bare, ""); res.StatusCode != http.StatusUnauthorized {
-		t.Errorf("nobody got %d", res.StatusCode)
+	if got := f.fetch(http.MethodGet, bare, ""); got.status != http.StatusUnauthorized {
+		t.Errorf("nobody got %d", got.status)
 	}
-	if res, _ := f.fetch(http.MethodGet, f.http+"/v1/calls/"+id+"/blobs/1", "", "Authorization: Bearer "+other); res.StatusCode != http.StatusNotFound {
-		t.Errorf("the file that went in: another tenant got %d", res.StatusCode)
+	if got := f.fetch(http.MethodGet, f.http+"/v1/calls/"+first.ID+"/blobs/1", "", "Authorization: Bearer "+other); got.status != http.StatusNotFound {
+		t.Errorf("the file that went in: another tenant got %d", got.status)
 	}
 
-	_, r = f.fileCall(acme, `wc -c < /workspace/in/again; exit 3`, map[string]string{"name": "again", "url": big.Value})
+	r = f.fileCall(acme, `wc -c < /workspace/in/again; exit 3`, map[string]string{"name": "again", "url": big.Value}).Result
 	if !r.IsError || !strings.HasPrefix(r.Content[0].Text, "20971520") {
 		t.Errorf("%+v", r)
 	}

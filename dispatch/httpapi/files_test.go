@@ -19,9 +19,9 @@ import (
 // only, and one that draws.
 func filesFleet(t *testing.T) *dispatchtest.Fleet {
 	t.Helper()
-	any := func(s *catalog.Spec) { s.Parameters = []byte(`{"type":"object"}`) }
-	f := dispatchtest.New(t, dispatchtest.Spec("see", any), dispatchtest.Spec("draw", any), dispatchtest.Spec("look", func(s *catalog.Spec) {
-		any(s)
+	anything := func(s *catalog.Spec) { s.Parameters = []byte(`{"type":"object"}`) }
+	f := dispatchtest.New(t, dispatchtest.Spec("see", anything), dispatchtest.Spec("draw", anything), dispatchtest.Spec("look", func(s *catalog.Spec) {
+		anything(s)
 		s.Files = &catalog.Files{In: &[]string{"image/*"}}
 	}))
 	see := func(_ context.Context, r *dispatchtest.Running) call.Result {
@@ -76,17 +76,18 @@ func TestFileOfAnEarlierResult(t *testing.T) {
 	drawn := d.call(200, "/v1/calls", `{"tool":"draw","arguments":{}}`, mine)
 	url := drawn.Result.Content[0].Source.Value
 	bare, _, _ := strings.Cut(url, "?")
+	path := strings.TrimPrefix(bare, d.server.URL())
 	body := func(url string) string {
 		return `{"tool":"see","arguments":{},"files":[{"name":"page","url":"` + url + `"}]}`
 	}
-	for _, url := range []string{url, bare, bare[strings.Index(bare, "/v1/"):]} {
+	for _, url := range []string{url, bare, path} {
 		got := d.call(200, "/v1/calls", body(url), mine)
 		if want := fmt.Sprintf("page text/html %d %s/1", len(page), drawn.ID); got.Result.Content[0].Text != want {
 			t.Errorf("%s: it saw %q, want %q", url, got.Result.Content[0].Text, want)
 		}
 	}
 	for name, url := range map[string]string{
-		"another host":     "http://169.254.169.254" + bare[strings.Index(bare, "/v1/"):],
+		"another host":     "http://169.254.169.254" + path,
 		"a longer host":    strings.Replace(bare, "/v1/", "/elsewhere/v1/", 1),
 		"another path":     strings.Replace(bare, "/blobs/", "/events/", 1),
 		"another spelling": strings.Replace(bare, "/blobs/1", "/blobs/01", 1),

@@ -26,7 +26,7 @@ var leavings = map[string]func() error{
 	},
 	"one": func() error { return os.WriteFile("out/one", []byte("kept"), 0o600) },
 	"tricks": func() error {
-		l, err := net.Listen("unix", "out/socket") //nolint:noctx // as a tool would
+		l, err := net.Listen("unix", "out/socket")
 		if err == nil {
 			l.(*net.UnixListener).SetUnlinkOnClose(false)
 			err = l.Close()
