@@ -3,6 +3,7 @@ package part
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -153,7 +154,7 @@ func importImages(ctx context.Context, r *containerd.Runtime, dir string, logger
 		return err
 	}
 	if len(files) == 0 {
-		return errors.New("no archive of images (*.tar) in " + dir)
+		return errors.New("no OCI archive (*.tar) in " + dir)
 	}
 	for _, file := range files {
 		archive, err := image.Open(file, "")
@@ -162,7 +163,7 @@ func importImages(ctx context.Context, r *containerd.Runtime, dir string, logger
 		}
 		refs, err := r.Import(ctx, archive)
 		if err = errors.Join(err, archive.Close()); err != nil {
-			return err
+			return fmt.Errorf("import %s: %w", file, err)
 		}
 		logger.Info("image imported", "file", filepath.Base(file), "refs", strings.Join(refs, " "))
 	}
