@@ -86,7 +86,7 @@ func TestDoorsDoNotImportEachOther(t *testing.T) {
 func TestNoTestPackagesOutsideTests(t *testing.T) {
 	forTests := []string{
 		"testing", "go.uber.org/goleak", "pgregory.net/rapid", "github.com/google/go-cmp/",
-		"github.com/rogpeppe/go-internal/",
+		"github.com/rogpeppe/go-internal/testscript",
 	}
 	for _, p := range listed(t) {
 		if isTest(p.ImportPath) {
