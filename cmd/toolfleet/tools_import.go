@@ -36,7 +36,7 @@ type ToolsImportCmd struct {
 }
 
 // listLimit bounds what a server may write while it lists its tools, in bytes.
-const listLimit = 16 << 20
+const listLimit = 4 << 20
 
 // Run writes a file for each tool that the fleet can have, and says of the others
 // why not.

@@ -43,7 +43,7 @@ type transport struct {
 
 // Connect implements [mcp.Transport].
 func (t *transport) Connect(ctx context.Context) (mcp.Connection, error) {
-	io := &mcp.IOTransport{Reader: &ear{stdio: t.stdio}, Writer: mouth{t.stdio}, MaxLineLength: t.maxLine}
+	io := &mcp.IOTransport{Reader: newSieve(&ear{stdio: t.stdio}), Writer: mouth{t.stdio}, MaxLineLength: t.maxLine}
 	c, err := io.Connect(ctx)
 	return &conn{Connection: c, transport: t}, err
 }

@@ -22,6 +22,9 @@ const (
 	// maxURI and maxMIME bound what a server names things by, in bytes.
 	maxURI  = 2 << 10
 	maxMIME = 255
+	// maxCompared bounds a text that is looked at for what a structure says, in
+	// bytes: as JSON it may take forty times that to hold.
+	maxCompared = 1 << 20
 	// maxDropped bounds how many blocks that were left out are told one by one.
 	maxDropped = 10
 )
@@ -183,7 +186,7 @@ func unsaid(said []agui.Part, structured json.RawMessage) string {
 	}
 	var whole strings.Builder
 	for _, p := range said {
-		if p.Type != agui.PartText {
+		if p.Type != agui.PartText || len(p.Text) > maxCompared {
 			continue
 		}
 		if v, ok := decode([]byte(p.Text)); ok && reflect.DeepEqual(v, value) {

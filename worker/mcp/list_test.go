@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"strings"
@@ -21,7 +22,7 @@ func TestListRefuses(t *testing.T) {
 		"endless-pages": "mcp: the server's list of tools has more than 100 pages",
 		"refuses":       "mcp: the server refused to list its tools: initialize is of yesterday",
 		"dies":          "mcp: the server gave no list of its tools: it exited with code 1; it said:\ncannot find module 'everything'\n",
-		"banner":        "mcp: the server gave no list of its tools: it wrote to stdout what is no message of MCP (invalid character 'W' looking for beginning of value)",
+		"banner":        `mcp: the server gave no list of its tools: it wrote to stdout what is no message of MCP ("Welcome to my server!")`,
 		"mute":          "mcp: the server gave no list of its tools: it did not answer in time (context deadline exceeded)",
 		"signal":        "mcp: the server gave no list of its tools: it was killed by SIGKILL",
 	} {
@@ -49,14 +50,18 @@ func TestListRefuses(t *testing.T) {
 // it, and what is changed or left out is told.
 func TestSpecs(t *testing.T) {
 	b := newBench(t)
-	tools, err := mcp.List(t.Context(), b.run(t), b.process("tools", `[
+	var list bytes.Buffer
+	if err := json.Compact(&list, []byte(`[
 		{"name":"files/read","inputSchema":{"type":"object","properties":{"z":{"maximum":12345678901234567890},"a":{}}},
 		 "title":"Reads","annotations":{"readOnlyHint":true,"destructiveHint":true},"outputSchema":{"type":"object"}},
 		{"name":"remote","description":"d","inputSchema":{"$ref":"https://example.com/s.json"}},
 		{"name":"odd-output","description":"d","inputSchema":{"type":"object"},"outputSchema":{"$ref":"file:///etc/passwd"}},
 		{"name":"task","inputSchema":{"type":"object"},"execution":{"taskSupport":"required"}},
 		{"name":"list","description":"d","inputSchema":{"type":"array"}}
-	]`))
+	]`)); err != nil {
+		t.Fatal(err)
+	}
+	tools, err := mcp.List(t.Context(), b.run(t), b.process("tools", list.String()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,6 +94,12 @@ var calls = map[string]func(m message){
 	"parts": func(m message) {
 		result(m, `{"content":%s,"structuredContent":{"big":12345678901234567890}}`, os.Args[2])
 	},
+	"many-parts": func(m message) {
+		result(m, `{"content":[{}%s]}`, strings.Repeat(",{}", 30_000))
+	},
+	"many-values": func(m message) {
+		result(m, `{"content":[],"structuredContent":{"a":[0%s]}}`, strings.Repeat(",[]", 300_000))
+	},
 	"twice": func(m message) { text(m, "first"); text(m, "second") },
 }
 
