@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -86,26 +88,39 @@ func listen(w wire.Listener) (listener, error) {
 	return listener{file: file, conn: conn, datagram: kind == unix.SOCK_DGRAM}, nil
 }
 
+// errStopped says that nothing more comes.
+var errStopped = errors.New("stopped listening")
+
+// stop makes whoever waits for the next return errStopped, once those are taken
+// that had come before: a program may connect, send and exit before the agent has
+// looked.
+func (l listener) stop() { _ = l.file.SetReadDeadline(time.Unix(1, 0)) }
+
 // accept waits for the next connection.
 func (l listener) accept() (fd int, err error) {
-	closed := l.conn.Read(func(s uintptr) bool {
+	try := func(s uintptr) {
 		fd, _, err = unix.Accept4(int(s), unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+	}
+	waited := l.conn.Read(func(s uintptr) bool {
+		try(s)
 		return err != unix.EAGAIN //nolint:errorlint // a system call's own error, once for each wait
 	})
-	if closed != nil {
-		return -1, os.ErrClosed
+	if waited != nil {
+		if gone := l.conn.Control(try); gone != nil || errors.Is(err, unix.EAGAIN) {
+			return -1, errStopped
+		}
 	}
 	return fd, err
 }
 
 // receive waits for the next datagram and reads it into buf.
 func (l listener) receive(buf []byte) (n int, from unix.Sockaddr, err error) {
-	closed := l.conn.Read(func(s uintptr) bool {
+	waited := l.conn.Read(func(s uintptr) bool {
 		n, from, err = unix.Recvfrom(int(s), buf, 0)
 		return err != unix.EAGAIN //nolint:errorlint // as above
 	})
-	if closed != nil {
-		return 0, nil, os.ErrClosed
+	if waited != nil {
+		return 0, nil, errStopped
 	}
 	return n, from, err
 }

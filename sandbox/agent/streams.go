@@ -21,7 +21,8 @@ type streams struct {
 	run       uint32
 	out       *wire.Writer
 	listeners []listener
-	running   sync.WaitGroup
+	listening sync.WaitGroup // a goroutine for each listener
+	running   sync.WaitGroup // two for each connection
 
 	mu     sync.Mutex // guards the fields below
 	live   map[uint32]flow
@@ -48,9 +49,9 @@ func newStreams(run uint32, out *wire.Writer, listeners []listener) *streams {
 	s := &streams{run: run, out: out, listeners: listeners, live: make(map[uint32]flow)}
 	for i, l := range listeners {
 		if l.datagram {
-			s.running.Go(func() { s.receive(i, l) })
+			s.listening.Go(func() { s.receive(i, l) })
 		} else {
-			s.running.Go(func() { s.accept(i, l) })
+			s.listening.Go(func() { s.accept(i, l) })
 		}
 	}
 	return s
@@ -70,14 +71,15 @@ func raiseFileLimit() {
 // for it.
 const pause = 10 * time.Millisecond
 
-// accept opens a stream for each connection, until the listener is closed.
+// accept opens a stream for each connection, until the listener has stopped and
+// those that had come before are taken.
 func (s *streams) accept(listener int, l listener) {
 	for {
 		fd, err := l.accept()
 		switch {
 		case err == nil:
 			s.open(listener, fd)
-		case s.isClosed():
+		case errors.Is(err, errStopped):
 			return
 		case errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.ENOBUFS):
 			<-time.After(pause)
@@ -104,14 +106,14 @@ func (s *streams) open(listener, fd int) {
 // maxDatagram is more than a question for a name has.
 const maxDatagram = 4 << 10
 
-// receive opens a stream for each datagram, until the listener is closed.
+// receive opens a stream for each datagram, until the listener has stopped.
 // Datagrams that are too many are dropped.
 func (s *streams) receive(listener int, l listener) {
 	buf := make([]byte, wire.StreamPrefix+maxDatagram)
 	for {
 		n, from, err := l.receive(buf[wire.StreamPrefix:])
 		if err != nil || n == 0 {
-			if s.isClosed() {
+			if errors.Is(err, errStopped) {
 				return
 			}
 			continue
@@ -158,12 +160,6 @@ func (s *streams) forget(id uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.live, id)
-}
-
-func (s *streams) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
 }
 
 // send sends a frame. When that fails the connection to the host is broken, and
@@ -218,6 +214,11 @@ func (s *streams) end() {
 	if s == nil {
 		return
 	}
+	for _, l := range s.listeners {
+		l.stop()
+	}
+	s.listening.Wait()
+	closeListeners(s.listeners)
 	s.mu.Lock()
 	s.closed = true
 	var left []*connection
@@ -227,7 +228,6 @@ func (s *streams) end() {
 		}
 	}
 	s.mu.Unlock()
-	closeListeners(s.listeners)
 	for _, c := range left {
 		c.finish()
 	}

@@ -69,8 +69,13 @@ func (s *suite) testListeners(t *testing.T) {
 			got <- all.String()
 		}, "part", echoAddress, "last words"), sandbox.Sink{})
 		expect(t, exit, sandbox.CauseExited)
-		if said := <-got; said != "last words" {
-			t.Errorf("%q arrived of what the tool sent", said)
+		select {
+		case said := <-got:
+			if said != "last words" {
+				t.Errorf("%q arrived of what the tool sent", said)
+			}
+		default:
+			t.Error("nobody served what the tool sent")
 		}
 	})
 	t.Run("ThousandAtOnce", func(t *testing.T) {
