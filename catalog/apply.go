@@ -224,7 +224,7 @@ const (
 )
 
 func (s *Store) publish(ctx context.Context, subject string, data []byte, opts ...jetstream.PublishOpt) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	ack, err := s.js.Publish(ctx, subject, data, opts...)
 	if err == nil {

@@ -39,7 +39,7 @@ func (f *Follower) readBucket(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		f.note(FromBucket, "the fleet's catalogue cannot be read; what was read before stays", faultsOf(err))
+		f.note(FromBucket, "what was read before stays", faultsOf(err))
 		return err
 	}
 	var faults []string
@@ -48,7 +48,7 @@ func (f *Follower) readBucket(ctx context.Context) error {
 			faults = append(faults, fmt.Sprintf("tool %q is not served: %v", cut(name), a.err))
 		}
 	}
-	f.note(FromBucket, "the fleet's catalogue has tools that this process cannot serve", faults)
+	f.note(FromBucket, "tools are not served", faults)
 	f.bucket = next
 	return nil
 }

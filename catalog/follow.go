@@ -219,7 +219,7 @@ func (f *Follower) readFiles() error {
 	if err == nil && len(files) == 0 {
 		err = fmt.Errorf("no tool.yaml or *.tool.yaml is in %s; name the directory of your tools with --tools", f.Dir)
 	}
-	f.note(FromFile, "the tool files have faults; what was read before stays", faultsOf(err))
+	f.note(FromFile, "what was read before stays", faultsOf(err))
 	if err == nil {
 		f.files = files
 	}

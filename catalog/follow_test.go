@@ -15,10 +15,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/internal/natsd"
 	"github.com/toolfleet/toolfleet/internal/natsd/natsdtest"
 )
 
@@ -394,7 +396,7 @@ func TestTheBucketIsNotBelieved(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := log.count("that this process cannot serve"); n != 1 {
+	if n := log.count("tools are not served"); n != 1 {
 		t.Errorf("the faults were told %d times", n)
 	}
 
@@ -486,4 +488,45 @@ func TestFollowRefusesFaultyFiles(t *testing.T) {
 	if _, err := Follow(t.Context(), FollowerConfig{Tools: []Spec{{Name: "a"}}}); err == nil {
 		t.Error("a faulty tool is served")
 	}
+}
+
+// A server that comes back, with changes that nobody here heard of, is followed
+// again, and meanwhile everything is served as it was.
+func TestFollowOutlivesItsServer(t *testing.T) {
+	dir, port := t.TempDir(), natsdtest.FreePorts(t, 1)[0]
+	start := func() *natsd.Server {
+		return natsdtest.StartWith(t, natsd.Config{StoreDir: dir, Port: port})
+	}
+	server := start()
+	nc, err := nats.Connect(server.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, openStore(t, js), Change{Tools: []Spec{named("a", "1")}})
+	s := openStore(t, js)
+	s.timeout = time.Second
+	f, await := follow(t, FollowerConfig{Store: s})
+	await("a 1 bucket")
+	server.Shutdown()
+	if err := f.Refresh(t.Context()); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("without a server: %v", err)
+	}
+	if _, err := f.Apply(t.Context(), Change{Tools: []Spec{named("a", "2")}}); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("without a server: %v", err)
+	}
+	if state, _ := f.State(); summary(state) != "a 1 bucket" || len(state.Faults) != 1 {
+		t.Errorf("without a server it serves %q, %v", summary(state), state.Faults)
+	}
+	other := natsdtest.JetStreamOn(t, start())
+	apply(t, openStore(t, other), Change{Tools: []Spec{named("a", "3")}})
+	if state := await("a 3 bucket"); len(state.Faults) > 0 {
+		t.Errorf("faults = %v", state.Faults)
+	}
+	apply(t, openStore(t, other), Change{Tools: []Spec{named("a", "4")}})
+	await("a 4 bucket")
 }

@@ -52,7 +52,7 @@ func (f *Follower) State() (State, <-chan struct{}) {
 
 // note keeps the faults of a source and logs those that are new. The caller
 // holds reading.
-func (f *Follower) note(source, what string, faults []string) {
+func (f *Follower) note(source, consequence string, faults []string) {
 	old := f.faults[source]
 	f.faults[source] = faults
 	if len(faults) > 0 {
@@ -62,7 +62,7 @@ func (f *Follower) note(source, what string, faults []string) {
 		return
 	}
 	if len(faults) > 0 {
-		f.Logger.Error(what, "source", source, "faults", len(faults), "error", strings.Join(faults, "\n"))
+		f.Logger.Error("a source of tools has faults", "source", source, "consequence", consequence, "faults", len(faults), "error", strings.Join(faults, "\n"))
 	}
 	f.show(func(s *State) { s.Faults = f.allFaults() })
 }

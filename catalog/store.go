@@ -30,7 +30,7 @@ const (
 	setVersion = 1
 	// maxEntry is the longest entry: a set of MaxTools with names of 64 bytes.
 	maxEntry = 512 << 10
-	// requestTimeout bounds one question to the server.
+	// requestTimeout is the timeout of a Store.
 	requestTimeout = 5 * time.Second
 )
 
@@ -51,6 +51,8 @@ type Store struct {
 	stream jetstream.Stream
 	// keepUnused is how long a declaration stays that no set names.
 	keepUnused time.Duration
+	// timeout bounds one question to the server.
+	timeout time.Duration
 }
 
 // StoreOptions of [OpenStore].
@@ -72,7 +74,7 @@ func OpenStore(ctx context.Context, js jetstream.JetStream, o StoreOptions) (*St
 	if err != nil {
 		return nil, fmt.Errorf("catalog: bucket %s: %w", Bucket, err)
 	}
-	return &Store{js: js, stream: s, keepUnused: keepUnused}, nil
+	return &Store{js: js, stream: s, keepUnused: keepUnused, timeout: requestTimeout}, nil
 }
 
 // storeConfig is what the client library makes of a bucket, but for two things:
@@ -170,7 +172,7 @@ func (s *Store) spec(ctx context.Context, name, digest string) (Spec, error) {
 // get asks the leader for the entry of a subject. The error is ErrMsgNotFound of
 // the client library or ErrUnavailable.
 func (s *Store) get(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	msg, err := s.stream.GetLastMsgForSubject(ctx, subject)
 	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {

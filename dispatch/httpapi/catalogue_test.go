@@ -100,8 +100,10 @@ func TestCatalogueRefuses(t *testing.T) {
 		status int
 		want   []string
 	}{
-		{`{"tools":[` + declared("sum", `,"limits":{"cpu":-1},"warm":{"min":9,"max":1}`) + `,` + declared("a b", "") + `]}`, 400,
-			[]string{"body.tools[0].limits.cpu", "body.tools[0].warm.min", "body.tools[1].name"}},
+		{
+			`{"tools":[` + declared("sum", `,"limits":{"cpu":-1},"warm":{"min":9,"max":1}`) + `,` + declared("a b", "") + `]}`, 400,
+			[]string{"body.tools[0].limits.cpu", "body.tools[0].warm.min", "body.tools[1].name"},
+		},
 		{`{"tools":[` + declared("sum", `,"leash":1`) + `]}`, 400, []string{`unknown field \"leash\"`}},
 		{`{"tools":[` + declared("sum", `,"parameters":{"type":"object","$ref":"https://example.com/s.json"}`) + `]}`, 400, []string{"body.tools[0].parameters"}},
 		{`{"tools":[` + declared("sum", "") + `],"delete":["echo"]}`, 404, []string{`Nothing was changed: not in the fleet's catalogue: \"echo\".`}},
