@@ -18,7 +18,7 @@ type ToolsConfig struct {
 // Check reads the files, so that what is wrong with them is told before anything
 // is started.
 func (c ToolsConfig) Check() error {
-	_, err := catalog.Follow(context.Background(), catalog.FollowerConfig{Dir: c.Tools}) //nolint:forbidigo // files alone wait for nothing
+	_, err := catalog.Follow(context.Background(), catalog.FollowerConfig{Dir: c.Tools}) // files alone wait for nothing
 	return err
 }
 
