@@ -78,8 +78,8 @@ func TestDeclarations(t *testing.T) {
 		})
 	}
 	if diff := cmp.Diff([]string{
-		"chart", "countdown", "everything-get-tiny-image", "everything-trigger-long-running-operation",
-		"filesystem-list_directory", "filesystem-read_text_file", "flaky", "memory-create_entities",
+		"chart", "countdown", "flaky", "everything-get-tiny-image", "everything-trigger-long-running-operation",
+		"filesystem-list_directory", "filesystem-read_text_file", "memory-create_entities",
 		"pdf", "python", "shell", "word-count",
 	}, names); diff != "" {
 		t.Errorf("tools (-want +got):\n%s", diff)
