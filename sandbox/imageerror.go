@@ -25,6 +25,8 @@ const (
 	ImagePlatform ImageFault = "platform"
 	// ImageCorrupt: what came is not what its digest says, or is no image.
 	ImageCorrupt ImageFault = "corrupt"
+	// ImageNoRoom: the worker's disk has no room for it.
+	ImageNoRoom ImageFault = "no_room"
 )
 
 // predicates complete a sentence that begins with the image.
@@ -36,6 +38,7 @@ var predicates = map[ImageFault]string{
 	ImageUnreachable: "cannot be pulled: its registry is not reachable, or too busy",
 	ImagePending:     "is still being pulled",
 	ImagePlatform:    "is made for another operating system or CPU than the worker's",
+	ImageNoRoom:      "has no room on the worker's disk",
 	ImageCorrupt:     "is damaged or incomplete, or differs from its digest",
 }
 

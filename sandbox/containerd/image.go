@@ -114,7 +114,12 @@ func (r *Runtime) ensure(ctx context.Context, ref, pull string) (*rootfs, error)
 	result := r.images.flight.DoChan(cacheKey(img), func() (any, error) {
 		ctx, done := r.behind(ctx, furnishTimeout)
 		defer done()
-		return r.furnish(ctx, img)
+		var root *rootfs
+		err := r.withRoom(ctx, ref, func(ctx context.Context) (err error) {
+			root, err = r.furnish(ctx, img)
+			return err
+		})
+		return root, err
 	})
 	select {
 	case <-ctx.Done():

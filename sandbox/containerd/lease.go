@@ -20,7 +20,7 @@ const labelProcess = "toolfleet.process"
 // lease keeps containerd's collector away from what is being made under the
 // context, until done is called.
 func (r *Runtime) lease(ctx context.Context) (_ context.Context, done func(), err error) {
-	ctx, giveBack, err := r.client.WithLease(ctx, leases.WithRandomID(), leases.WithExpiration(leaseLife),
+	ctx, _, err = r.client.WithLease(ctx, leases.WithRandomID(), leases.WithExpiration(leaseLife),
 		leases.WithLabels(map[string]string{labelOwner: r.cfg.Owner, labelProcess: r.process}))
 	if err != nil {
 		return nil, nil, wrap("take lease", err)
@@ -28,7 +28,12 @@ func (r *Runtime) lease(ctx context.Context) (_ context.Context, done func(), er
 	return ctx, func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTimeout)
 		defer cancel()
-		if err := giveBack(ctx); err != nil {
+		id, _ := leases.FromContext(ctx)
+		var now []leases.DeleteOpt
+		if r.full() { // what it held is collected at some time, or at once
+			now = append(now, leases.SynchronousDelete)
+		}
+		if err := r.client.LeasesService().Delete(ctx, leases.Lease{ID: id}, now...); err != nil {
 			r.log.Warn("lease not given back; it will expire", "error", err)
 		}
 	}, nil

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/containerd/containerd/v2/client"
@@ -42,20 +43,29 @@ func (r *Runtime) pull(ctx context.Context, ref string) (images.Image, error) {
 		return images.Image{}, &sandbox.ImageError{Image: ref, Fault: sandbox.ImageInvalid, Detail: oneLine(err.Error())}
 	}
 	if !namesRegistry(ref) {
-		return images.Image{}, &sandbox.ImageError{Image: ref, Fault: sandbox.ImageAbsent,
-			Detail: "it names no registry; import its archive (--images), or write the registry's host into the reference"}
+		return images.Image{}, &sandbox.ImageError{
+			Image: ref, Fault: sandbox.ImageAbsent,
+			Detail: "it names no registry; import its archive (--images), or write the registry's host into the reference",
+		}
 	}
 	result := r.images.flight.DoChan("pull "+named.String(), func() (any, error) {
 		ctx, done := r.behind(ctx, pullTimeout)
 		defer done()
-		return r.fetch(ctx, named)
+		var img images.Image
+		err := r.withRoom(ctx, ref, func(ctx context.Context) (err error) {
+			if img, err = r.fetch(ctx, named); err != nil {
+				err = pullError(ref, err)
+			}
+			return err
+		})
+		return img, err
 	})
 	select {
 	case <-ctx.Done():
 		return images.Image{}, &sandbox.ImageError{Image: ref, Fault: sandbox.ImagePending, Detail: oneLine(context.Cause(ctx).Error())}
 	case res := <-result:
 		if res.Err != nil {
-			return images.Image{}, pullError(ref, res.Err)
+			return images.Image{}, res.Err
 		}
 		return res.Val.(images.Image), nil
 	}
@@ -90,9 +100,13 @@ func (r *Runtime) fetch(ctx context.Context, named reference.Named) (images.Imag
 		return images.Image{}, err
 	}
 	defer done()
-	began := time.Now()
+	began, parts := time.Now(), &fetched{Runtime: r}
 	img, err := r.client.Pull(ctx, name, client.WithResolver(resolved{resolver, desc}),
-		client.WithPullLabels(map[string]string{labelOrigin: OriginPulled}), client.WithImageHandlerWrapper(r.sound))
+		client.WithPullLabels(map[string]string{labelOrigin: OriginPulled}), client.WithImageHandlerWrapper(parts.sound))
+	if err != nil && r.full() {
+		parts.drop(ctx)
+		return images.Image{}, &sandbox.ImageError{Fault: sandbox.ImageNoRoom, Detail: oneLine(err.Error())}
+	}
 	if err != nil {
 		return images.Image{}, err
 	}
@@ -116,15 +130,41 @@ func (r resolved) Resolve(_ context.Context, ref string) (string, ocispec.Descri
 	return ref, r.target, nil
 }
 
+// fetched are the parts of one image.
+type fetched struct {
+	*Runtime
+	mu   sync.Mutex // guards refs
+	refs []string   // of what is being written, as containerd calls it
+}
+
+func (r *fetched) note(ref string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refs = append(r.refs, ref)
+}
+
+// drop removes what was written of parts that are not complete. Where there is
+// room it stays for a day: the next pull goes on where this one stopped.
+func (r *fetched) drop(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTimeout)
+	defer cancel()
+	for _, ref := range r.refs {
+		if err := wrapEnd("drop half a layer", r.client.ContentStore().Abort(ctx, ref)); err != nil {
+			r.log.Warn("what was pulled stays on a full disk", "error", err)
+		}
+	}
+}
+
 // sound bounds what is fetched, and tells an index that has nothing for this
 // machine from one that is not there. Addresses that a manifest gives for its
 // layers are not followed: they are whatever its author wants our host to ask.
-func (r *Runtime) sound(next images.Handler) images.Handler {
+func (r *fetched) sound(next images.Handler) images.Handler {
 	return images.HandlerFunc(func(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {
 		desc.URLs = nil
 		if desc.Size > maxManifest && !images.IsLayerType(desc.MediaType) {
 			return nil, corrupt("a manifest or configuration of %d bytes; at most %d are read", desc.Size, maxManifest)
 		}
+		r.note(remotes.MakeRefKey(ctx, desc))
 		children, err := next.Handle(ctx, desc)
 		if errdefs.IsNotFound(err) && images.IsIndexType(desc.MediaType) && r.has(ctx, desc) {
 			return nil, &sandbox.ImageError{Fault: sandbox.ImagePlatform, Detail: "its index has no image for this machine"}

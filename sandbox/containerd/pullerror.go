@@ -27,8 +27,10 @@ func pullError(ref string, err error) error {
 		return &sandbox.ImageError{Image: ref, Fault: known.Fault, Detail: known.Detail}
 	}
 	if answer, ok := errors.AsType[answers.ErrUnexpectedStatus](err); ok {
-		return &sandbox.ImageError{Image: ref, Fault: faultOf(answer.StatusCode),
-			Detail: fmt.Sprintf("its registry answers %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))}
+		return &sandbox.ImageError{
+			Image: ref, Fault: faultOf(answer.StatusCode),
+			Detail: fmt.Sprintf("its registry answers %d %s", answer.StatusCode, http.StatusText(answer.StatusCode)),
+		}
 	}
 	failed := func(fault sandbox.ImageFault, detail string) error {
 		return &sandbox.ImageError{Image: ref, Fault: fault, Detail: detail}
@@ -50,6 +52,14 @@ func pullError(ref string, err error) error {
 		return fmt.Errorf("containerd: pull %s: %w", ref, err)
 	}
 	return failed(sandbox.ImageCorrupt, oneLine(err.Error()))
+}
+
+// unpackError says what is wrong with the image name, which is in the store.
+func unpackError(step, name string, err error) error {
+	if errdefs.IsUnavailable(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return wrap(step+" image", err)
+	}
+	return &sandbox.ImageError{Image: name, Fault: sandbox.ImageCorrupt, Detail: oneLine(err.Error())}
 }
 
 // faultOf is what a registry's refusal means.

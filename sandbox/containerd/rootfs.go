@@ -91,18 +91,10 @@ func (r *Runtime) runsHere(ctx context.Context, img client.Image) error {
 	if config.Architecture == "" || img.Platform().Match(config.Platform) {
 		return nil // one that does not say is tried
 	}
-	return &sandbox.ImageError{Image: img.Name(), Fault: sandbox.ImagePlatform,
-		Detail: oneLine("it is for " + config.OS + "/" + config.Architecture)}
-}
-
-// unpackError says what is wrong with an image that is in the store. One
-// without anything for this machine is found as one whose parts are missing,
-// so its index is looked at.
-func unpackError(step, name string, err error) error {
-	if errdefs.IsUnavailable(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return wrap(step+" image", err)
+	return &sandbox.ImageError{
+		Image: img.Name(), Fault: sandbox.ImagePlatform,
+		Detail: oneLine("it is for " + config.OS + "/" + config.Architecture),
 	}
-	return &sandbox.ImageError{Image: name, Fault: sandbox.ImageCorrupt, Detail: oneLine(err.Error())}
 }
 
 // view returns the mounts of the furnished snapshot, which it makes if need be.
