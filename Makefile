@@ -110,6 +110,13 @@ chaos: setup tool-images ## a fleet under faults: CALLS calls (2000), faults dra
 ops-check: ## the Helm chart against strict schemas of Kubernetes and what it is used with
 	@charts/toolfleet/check.sh
 
+.PHONY: e2e-k8s
+e2e-k8s: setup tool-images images ## the Helm chart on a real Kubernetes node, which is built the first time (20 minutes of processor time)
+	@toolchain/packages.sh iproute2 iptables nftables conntrack >&2
+	@toolchain/build.sh containerd-cri ctr >&2
+	@TOOLFLEET_E2E_KUBERNETES=$$(toolchain/kubernetes/build.sh) TOOLFLEET_E2E_SCHEMAS=$$(toolchain/kubernetes/schemas.sh) \
+		go test -tags=e2e -count=1 -timeout=15m -v ./cmd/internal/e2e
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target of PKG for FUZZTIME (20s)
 	@for dir in $$(go list -f '{{.Dir}}' $(PKG)); do \

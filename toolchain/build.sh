@@ -32,6 +32,9 @@ containerd=github.com/containerd/containerd/v2/cmd
 for name in "$@"; do
 	case $name in
 	containerd) build "$name" $containerd/containerd 0 no_cri,no_btrfs,no_devmapper,no_zfs,no_aufs ;;
+	# A node's, which speaks to the kubelet; ctr imports its images.
+	containerd-cri) build "$name" $containerd/containerd 0 no_btrfs,no_devmapper,no_zfs,no_aufs ;;
+	ctr) build "$name" $containerd/ctr 0 '' ;;
 	containerd-shim-runc-v2) build "$name" $containerd/containerd-shim-runc-v2 0 '' ;;
 	# Static, so that it runs in an image that holds no library.
 	runc) build "$name" github.com/opencontainers/runc 1 seccomp,netgo,osusergo . -extldflags=-static ;;

@@ -13,11 +13,10 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"github.com/alecthomas/kong"
 
 	"github.com/toolfleet/toolfleet/sandbox/image"
 )
@@ -29,11 +28,7 @@ const at = "/usr/local/bin/"
 const certificates = "/etc/ssl/certs/ca-certificates.crt"
 
 type config struct {
-	Bin       string `help:"Directory of dispatcher, worker, agent and toolfleet." default:"bin" type:"existingdir"`
-	Toolchain string `help:"Directory of containerd, its shim and runc." default:".toolchain/bin" type:"existingdir"`
-	Output    string `help:"Directory for the archives." default:"bin/fleet" type:"path"`
-	Registry  string `help:"What the images' names begin with." default:"toolfleet.local"`
-	Tag       string `help:"Their tag." required:""`
+	bin, toolchain, output, registry, tag string
 }
 
 // part is one image to make.
@@ -45,7 +40,12 @@ type part struct {
 
 func main() {
 	var cfg config
-	kong.Parse(&cfg, kong.Description("Makes the images of the fleet's parts."))
+	flag.StringVar(&cfg.bin, "bin", "bin", "directory of dispatcher, worker, agent and toolfleet")
+	flag.StringVar(&cfg.toolchain, "toolchain", ".toolchain/bin", "directory of containerd, its shim and runc")
+	flag.StringVar(&cfg.output, "output", "bin/fleet", "directory for the archives")
+	flag.StringVar(&cfg.registry, "registry", "toolfleet.local", "what the images' names begin with")
+	flag.StringVar(&cfg.tag, "tag", "dev", "their tag")
+	flag.Parse()
 	if err := run(cfg); err != nil {
 		fmt.Fprintln(os.Stderr, "images:", err)
 		os.Exit(1)
@@ -53,11 +53,11 @@ func main() {
 }
 
 func run(cfg config) error {
-	if err := os.MkdirAll(cfg.Output, 0o755); err != nil {
+	if err := os.MkdirAll(cfg.output, 0o755); err != nil {
 		return err
 	}
-	own := func(name string) string { return filepath.Join(cfg.Bin, name) }
-	pinned := func(name string) string { return filepath.Join(cfg.Toolchain, name) }
+	own := func(name string) string { return filepath.Join(cfg.bin, name) }
+	pinned := func(name string) string { return filepath.Join(cfg.toolchain, name) }
 	for _, p := range []part{
 		{name: "dispatcher", programs: []string{own("dispatcher")}},
 		{name: "worker", root: true, programs: []string{
@@ -87,14 +87,14 @@ func (p part) write(cfg config) error {
 		return err
 	}
 	// Beside its place and then there at once, so that nobody reads half of it.
-	f, err := os.CreateTemp(cfg.Output, "."+p.name+"-*")
+	f, err := os.CreateTemp(cfg.output, "."+p.name+"-*")
 	if err != nil {
 		return err
 	}
-	ref := cfg.Registry + "/" + p.name + ":" + cfg.Tag
+	ref := cfg.registry + "/" + p.name + ":" + cfg.tag
 	err = image.WriteArchive(f, ref, img)
 	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
-		err = os.Rename(f.Name(), filepath.Join(cfg.Output, p.name+".tar"))
+		err = os.Rename(f.Name(), filepath.Join(cfg.output, p.name+".tar"))
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))

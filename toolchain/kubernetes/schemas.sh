@@ -25,6 +25,9 @@ for kind in servicemonitors podmonitors prometheusrules; do
 	crds+=("$(source_of $operator)/example/prometheus-operator-crd/monitoring.coreos.com_$kind.yaml")
 done
 go run ./schemas "$tmp" "$(source_of "k8s.io/kubernetes@$version")/api/openapi-spec/swagger.json" "${crds[@]}"
+# The definitions themselves, for a cluster that has none of the operators.
+mkdir "$tmp/crds"
+cp "${crds[@]}" "$tmp/crds/"
 chmod 755 "$tmp"
 mv -T "$tmp" "$out"
 echo "$out"
