@@ -48,7 +48,7 @@ calls=0 results=0 wrong=0
 call() {
 	local want=$1 tool=$2 args=$3 code=0
 	shift 3
-	printf "\n\$ toolfleet call %s --args '%s'\n" "$tool" "$args"
+	printf "\n\$ toolfleet call %s --args '%s'%s\n" "$tool" "$args" "${*:+ $*}"
 	# The progress goes to the terminal while it happens, the result after it.
 	bin/toolfleet call "$tool" --args "$args" "$@" >"$state/result" &
 	calling=$!
@@ -71,6 +71,9 @@ call 0 chart '{"values":[3,1,4,1,5,9,2,6]}' --output-dir "$state/media"
 call 0 shell '{"script":"echo I am user $(id -u) of $(uname -s); ls /"}'
 call 0 filesystem-list_directory '{"path":"/srv"}'
 call 1 shell '{"script":"echo so far, so good; echo and now this >&2; exit 7"}'
+call 1 python '{"code":"from PIL import Image\nprint(6 * 7)\nImage.new(\"RGB\", (8, 8)).save(\"/workspace/out/dot.png\")\nraise ValueError(\"enough\")"}' --output-dir "$state/media"
+call 0 pdf '{}' --file examples/tools/pdf/letter.pdf
+call 0 filesystem-list_directory '{"path":"/srv"}'
 call 1 word-count '{"txet":1}'
 call 1 no-such-tool '{}'
 for mode in error panic signal eat-memory fork-bomb flood-stdout; do
