@@ -73,7 +73,6 @@ call 0 filesystem-list_directory '{"path":"/srv"}'
 call 1 shell '{"script":"echo so far, so good; echo and now this >&2; exit 7"}'
 call 1 python '{"code":"from PIL import Image\nprint(6 * 7)\nImage.new(\"RGB\", (8, 8)).save(\"/workspace/out/dot.png\")\nraise ValueError(\"enough\")"}' --output-dir "$state/media"
 call 0 pdf '{}' --file examples/tools/pdf/letter.pdf
-call 0 filesystem-list_directory '{"path":"/srv"}'
 call 1 word-count '{"txet":1}'
 call 1 no-such-tool '{}'
 for mode in error panic signal eat-memory fork-bomb flood-stdout; do
