@@ -78,7 +78,7 @@ func writeServer(t *testing.T, tools string, s catalog.Spec) {
 	t.Helper()
 	s.Description, s.Image, s.Protocol = "A tool for tests.", "local/testserver:1", catalog.ProtocolMCP
 	s.Limits.Timeout = catalog.Duration(10e9)
-	if s.Name == "mute" || s.Name == "nags" {
+	if s.Name == "mute" {
 		s.Limits.Timeout = catalog.Duration(1e9)
 	}
 	s.Warm.Max = 1

@@ -90,7 +90,7 @@ var calls = map[string]func(m message){
 	"progress": progress,
 	"asks":     asks,
 	"nags":     nags,
-	"cancel":   func(message) {},
+	"cancel":   func(message) { fmt.Fprintln(os.Stderr, "called") },
 	"parts": func(m message) {
 		result(m, `{"content":%s,"structuredContent":{"big":12345678901234567890}}`, os.Args[2])
 	},
@@ -244,6 +244,7 @@ func main() {
 			do(m)
 		case "notifications/cancelled":
 			fmt.Fprintln(os.Stderr, "cancelled", string(m.Params.RequestID))
+			os.Exit(0)
 		case "":
 			hear(m)
 		}
