@@ -35,7 +35,7 @@ func (r *Redactor) JSON(raw []byte) []byte {
 
 func atEnd(dec *json.Decoder) bool {
 	_, err := dec.Token()
-	return err == io.EOF //nolint:errorlint // Token returns it as it is
+	return err == io.EOF
 }
 
 func (r *Redactor) value(v any) (clean any, changed bool) {

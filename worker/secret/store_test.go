@@ -71,9 +71,17 @@ func TestPain92OnlyWhatIsGranted(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ tool, tenant, name string }{
-		{"other", "acme", "key"}, {"weather", "acme", "crm"}, {"sync", "globex", "crm"}, {"crm", "initech", "crm"},
-		{"weather", "acme", "*"}, {"weather", "acme", "**"}, {"weather", "acme", ""}, {"*", "acme", "key"}, {"weather", "acme", "k"},
-		{"weather", "acme", "TOOLFLEET_SECRET_ACME"}, {"weather", "acme", "data/key"},
+		{"other", "acme", "key"},
+		{"weather", "acme", "crm"},
+		{"sync", "globex", "crm"},
+		{"crm", "initech", "crm"},
+		{"weather", "acme", "*"},
+		{"weather", "acme", "**"},
+		{"weather", "acme", ""},
+		{"*", "acme", "key"},
+		{"weather", "acme", "k"},
+		{"weather", "acme", "TOOLFLEET_SECRET_ACME"},
+		{"weather", "acme", "data/key"},
 	} {
 		_, err := s.Resolve(c.tool, c.tenant, []string{c.name})
 		var e *Error
