@@ -74,7 +74,7 @@ cluster_skip := TestPain35FloodsAreNotHeld
 .PHONY: test-cluster
 test-cluster: setup tool-images ## the tests of all that speaks to NATS, on three servers with three replicas of each stream
 	@TOOLFLEET_TEST_NATS=cluster go test -count=1 -timeout=6m -run '$(RUN)' -skip '$(cluster_skip)' \
-		./queue ./results ./blob ./dispatch ./keeper ./worker ./cmd/internal/part
+		./queue ./results ./blob ./catalog ./dispatch ./keeper ./worker ./cmd/internal/part
 
 .PHONY: escape
 escape: setup ## let a hostile tool loose in real sandboxes: each runtime that is here, each isolation

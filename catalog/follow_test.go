@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -115,6 +116,34 @@ func TestApplyRefuses(t *testing.T) {
 		})
 	}
 	if set, err := s.Set(t.Context()); err != nil || set.Revision != at || len(set.Tools) != 1 {
+		t.Errorf("set = %+v, %v", set, err)
+	}
+}
+
+// A bucket that is full says so and stays as it was: of tools, and of bytes.
+func TestApplyToAFullBucket(t *testing.T) {
+	js := natsdtest.JetStream(t)
+	s := openStore(t, js)
+	apply(t, s, Change{Tools: []Spec{named("a", "1")}})
+	var many []Spec
+	for i := range MaxTools {
+		many = append(many, named(fmt.Sprint("t", i), "d"))
+	}
+	if _, err := s.Apply(t.Context(), Change{Tools: many, DryRun: true}); !errors.Is(err, ErrFull) {
+		t.Errorf("%d tools: %v", MaxTools+1, err)
+	}
+	if _, err := s.Apply(t.Context(), Change{Tools: many, Prune: true, DryRun: true}); err != nil {
+		t.Errorf("%d tools: %v", MaxTools, err)
+	}
+	small := storeConfig(StoreOptions{})
+	small.MaxBytes = 4 << 10
+	if _, err := js.UpdateStream(t.Context(), small); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Apply(t.Context(), Change{Tools: []Spec{named("b", "1"), named("c", strings.Repeat("x", 8<<10))}}); !errors.Is(err, ErrFull) {
+		t.Errorf("too many bytes: %v", err)
+	}
+	if set, err := s.Set(t.Context()); err != nil || len(set.Tools) != 1 {
 		t.Errorf("set = %+v, %v", set, err)
 	}
 }
