@@ -99,6 +99,6 @@ func (p part) write(cfg config) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	fmt.Printf("%s@%s\n", ref, digest)
-	return nil
+	_, err = fmt.Fprintf(os.Stdout, "%s@%s\n", ref, digest)
+	return err
 }

@@ -56,7 +56,7 @@ func (n *node) install(t *testing.T) {
 // settled waits until everything has rolled out.
 func (n *node) settled(t *testing.T) {
 	t.Helper()
-	for _, part := range strings.Fields(n.fleet(t, "get", "deployment,statefulset,daemonset", "-o", "name")) {
+	for part := range strings.FieldsSeq(n.fleet(t, "get", "deployment,statefulset,daemonset", "-o", "name")) {
 		n.fleet(t, "rollout", "status", part, "--timeout=180s")
 	}
 }
@@ -72,7 +72,7 @@ func (n *node) accepted(t *testing.T) {
 	}
 	for _, file := range files {
 		// Without the test's pod, which wants an account that is really there.
-		text, err := exec.Command(n.program("helm"), "template", "other", chart, "--skip-tests", "--namespace="+namespace, "--values="+file).Output()
+		text, err := exec.CommandContext(t.Context(), n.program("helm"), "template", "other", chart, "--skip-tests", "--namespace="+namespace, "--values="+file).Output()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,7 +258,7 @@ func (n *node) host(t *testing.T) {
 func (n *node) sandboxes(t *testing.T) []string {
 	t.Helper()
 	// It warns on its standard error of what it thinks of cgroup v1.
-	out, err := exec.Command(filepath.Join(n.toolchain, "ctr"), "--namespace=toolfleet", "containers", "list", "--quiet").Output()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(n.toolchain, "ctr"), "--namespace=toolfleet", "containers", "list", "--quiet").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

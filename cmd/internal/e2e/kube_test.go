@@ -42,7 +42,7 @@ func (n *node) fleet(t *testing.T, args ...string) string {
 // helm runs helm on the release, and says what the pods are about when it fails.
 func (n *node) helm(t *testing.T, args ...string) {
 	t.Helper()
-	cmd := exec.Command(n.program("helm"), append([]string{"--kubeconfig=" + n.kubeconfig, "--namespace=" + namespace}, args...)...)
+	cmd := exec.CommandContext(t.Context(), n.program("helm"), append([]string{"--kubeconfig=" + n.kubeconfig, "--namespace=" + namespace}, args...)...)
 	cmd.Env = append(os.Environ(), "HOME="+n.dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		n.explain(t)
@@ -64,8 +64,8 @@ func (n *node) explain(t *testing.T) {
 	t.Logf("kubelet:\n%s", n.tail("kubelet"))
 }
 
-// eventually asks over and over until ask says nil, and fails after patience.
-func eventually(t *testing.T, patience time.Duration, what string, ask func() error) {
+// eventually asks over and over until ask says nil, and fails after that time.
+func eventually(t *testing.T, within time.Duration, what string, ask func() error) {
 	t.Helper()
 	began := time.Now()
 	for {
@@ -74,8 +74,8 @@ func eventually(t *testing.T, patience time.Duration, what string, ask func() er
 			t.Logf("%s: after %.1f s", what, time.Since(began).Seconds())
 			return
 		}
-		if time.Since(began) > patience {
-			t.Fatalf("%s: not in %v: %v", what, patience, err)
+		if time.Since(began) > within {
+			t.Fatalf("%s: not in %v: %v", what, within, err)
 		}
 		<-time.After(200 * time.Millisecond)
 	}

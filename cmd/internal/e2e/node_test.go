@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -61,7 +60,7 @@ func startNode(t *testing.T) *node {
 	n.run(t, filepath.Join(n.toolchain, "containerd-cri"), "--config", n.path("containerd.toml"))
 	n.controlPlane(t, pki)
 	n.importImages(t)
-	kubelet := n.command("/proc/self/exe", n.program("kubelet"), "--config="+n.path("kubelet.yaml"), "--kubeconfig="+pki.kubeconfig("kubelet"),
+	kubelet := n.command(t, "/proc/self/exe", n.program("kubelet"), "--config="+n.path("kubelet.yaml"), "--kubeconfig="+pki.kubeconfig("kubelet"),
 		"--cert-dir="+pki.dir, "--hostname-override="+nodeName, "--node-ip="+nodeIP)
 	kubelet.Env = append(slices.DeleteFunc(kubelet.Env, func(v string) bool { return strings.HasPrefix(v, stage+"=") }), stage+"="+stageKubelet)
 	kubelet.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
@@ -202,8 +201,9 @@ conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeou
 }
 
 // command is a program of the node, which finds the node's runc.
-func (n *node) command(program string, args ...string) *exec.Cmd {
-	cmd := exec.Command(program, args...)
+func (n *node) command(t *testing.T, program string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Env = append(os.Environ(), "PATH="+n.toolchain+":"+os.Getenv("PATH"))
 	return cmd
 }
@@ -211,7 +211,7 @@ func (n *node) command(program string, args ...string) *exec.Cmd {
 // run starts a program of the node.
 func (n *node) run(t *testing.T, program string, args ...string) {
 	t.Helper()
-	n.start(t, filepath.Base(program), n.command(program, args...))
+	n.start(t, filepath.Base(program), n.command(t, program, args...))
 }
 
 // start starts a program whose end before the test's is the test's end.
@@ -228,17 +228,18 @@ func (n *node) start(t *testing.T, name string, cmd *exec.Cmd) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var over atomic.Bool
+	over := t.Context().Done() // which kills it; the first process takes in what it leaves
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := cmd.Wait(); !over.Load() {
+		err := cmd.Wait()
+		select {
+		case <-over:
+		default:
 			t.Errorf("%s ended: %v\n%s", name, err, n.tail(name))
 		}
 	}()
 	t.Cleanup(func() {
-		over.Store(true)
-		_ = cmd.Process.Kill() // the first process takes in what it leaves
 		<-ended
 		_ = log.Close()
 	})

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -61,7 +62,7 @@ func contain(dir string) (int, error) {
 	// The child is killed when this thread ends, so it must stay.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd := exec.CommandContext(context.Background(), "/proc/self/exe", os.Args[1:]...)
 	cmd.Env = append(os.Environ(), stage+"="+stageFirst, dirVar+"="+dir)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -203,9 +204,15 @@ func removeGroup(group string) error {
 	return err
 }
 
+// patience is how long any one program may take; helm and kubectl have bounds of
+// their own below it.
+const patience = 5 * time.Minute
+
 // command runs a program and returns what it said.
 func command(name string, args ...string) (string, error) {
-	out, err := exec.Command(name, args...).CombinedOutput()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%s %s: %w: %s", filepath.Base(name), strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
