@@ -3,7 +3,10 @@ package containerd_test
 import (
 	"context"
 	"encoding/base64"
+	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -246,14 +249,10 @@ func TestPullFaults(t *testing.T) {
 		{"junk for a manifest", ref, "/manifests/", 0, func(w http.ResponseWriter) { fmt.Fprint(w, "<html>") }, sandbox.ImageCorrupt},
 		{"for another machine", h.host + "/faults/foreign:1", "", 1, nil, sandbox.ImagePlatform},
 		{"nothing for this machine", h.host + "/faults/index:1", "", 1, nil, sandbox.ImagePlatform},
-		{"plain HTTP", "registry.example.com:80/tool:1", "", 1, nil, sandbox.ImageUnreachable},
+		{"sent on to plain HTTP", ref, "/blobs/", 0, status(http.StatusTemporaryRedirect, "Location", "http://registry.example.com/layer"), sandbox.ImageUnreachable},
 		{"no reference", h.host + "/UPPER", "", 1, nil, sandbox.ImageInvalid},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if c.name == "plain HTTP" {
-				t.Setenv("HTTPS_PROXY", "")
-				c.ref = strings.Replace(ref, "127.0.0.1", "localhost.example.com", 1)
-			}
 			var n atomic.Int64
 			h.protect(func(w http.ResponseWriter, r *http.Request) bool {
 				if c.with == nil || !strings.Contains(r.URL.Path, c.at) || c.times > 0 && n.Add(1) > c.times {
@@ -268,6 +267,9 @@ func TestPullFaults(t *testing.T) {
 			}
 			if err != nil && (len(err.Error()) > 800 || strings.ContainsAny(err.Error(), "\x1b\n") || strings.Contains(err.Error(), "canary")) {
 				t.Errorf("a registry's words in %.2000q", err)
+			}
+			if c.name == "sent on to plain HTTP" && !strings.Contains(fmt.Sprint(err), "plain HTTP is for") {
+				t.Errorf("the request was made: %v", err)
 			}
 			if n := h.count(""); n > 20 {
 				t.Errorf("%d requests", n)
@@ -290,6 +292,38 @@ func foreignImage(t *testing.T, img v1.Image) v1.Image {
 		t.Fatal(err)
 	}
 	return img
+}
+
+// TestPullTLS: a registry is believed when a certificate vouches for it, and one
+// that no certificate vouches for is not spoken to in plain instead.
+func TestPullTLS(t *testing.T) {
+	h := newHub(t)
+	secure := httptest.NewTLSServer(h)
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that fail, as they should
+	t.Cleanup(secure.Close)
+	plain := h.host
+	h.host = strings.TrimPrefix(secure.URL, "https://")
+	ref := h.push(t, "tls/tool:1", shellImage(t, "tls"))
+	if _, err := openFor(t, "tls", containerd.Registries{}).Ensure(t.Context(), ref, "missing"); fault(err) != sandbox.ImageUnreachable {
+		t.Errorf("a certificate that nobody knows: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rt := openFor(t, "tls", containerd.Registries{CA: file})
+	if _, err := rt.Ensure(t.Context(), ref, "missing"); err != nil {
+		t.Error(err)
+	}
+	listed := openFor(t, "tls", containerd.Registries{PlainHTTP: []string{plain}})
+	if _, err := listed.Ensure(t.Context(), plain+"/tls/tool:1", "missing"); err != nil {
+		t.Error(err)
+	}
+	for _, bad := range []string{file + "x", config(t, "no PEM")} {
+		if _, err := containerd.New(containerd.Config{Address: daemon.Address(), Owner: "x", AgentPath: shell, Registries: containerd.Registries{CA: bad}}); err == nil {
+			t.Errorf("%s was taken for certificates", bad)
+		}
+	}
 }
 
 // TestPullOnce: many want an image at once, and it is fetched once; one that

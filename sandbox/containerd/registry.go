@@ -70,7 +70,7 @@ func newRegistries(cfg Registries) (*registries, error) {
 		IdleConnTimeout:       answerTimeout,
 		ForceAttemptHTTP2:     true,
 	}
-	g.client = &http.Client{CheckRedirect: redirect, Transport: &patientTransport{next: g.transport, allow: g.allow, pause: firstPause}}
+	g.client = &http.Client{CheckRedirect: redirect, Transport: &patientTransport{next: &byHost{docker.NewHTTPFallback(g.transport), g.transport}, allow: g.allow, pause: firstPause}}
 	return g, nil
 }
 
@@ -105,18 +105,31 @@ func trusted(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// plain reports whether host is spoken to without TLS.
-func (g *registries) plain(host string) bool {
-	local, err := docker.MatchLocalhost(host)
-	return err == nil && local || slices.Contains(g.cfg.PlainHTTP, host)
+// byHost speaks TLS to registries on the loopback interface as to all others,
+// but plain HTTP to those that do not know it.
+type byHost struct{ local, others http.RoundTripper }
+
+func (b *byHost) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Scheme == "https" && isLocal(req.URL.Host) {
+		return b.local.RoundTrip(req)
+	}
+	return b.others.RoundTrip(req)
 }
+
+func isLocal(host string) bool {
+	local, err := docker.MatchLocalhost(host)
+	return err == nil && local
+}
+
+// plain reports whether host is known to be spoken to without TLS.
+func (g *registries) plain(host string) bool { return slices.Contains(g.cfg.PlainHTTP, host) }
 
 var errPlainHTTP = errors.New("plain HTTP is for registries on the loopback interface and those of --registry-http")
 
 // allow judges every request before it is made, also those that a registry
 // sends us on to: for a token, or for a layer.
 func (g *registries) allow(req *http.Request) error {
-	if req.URL.Scheme != "https" && !g.plain(req.URL.Host) {
+	if req.URL.Scheme != "https" && !isLocal(req.URL.Host) && !g.plain(req.URL.Host) {
 		return errPlainHTTP
 	}
 	return nil
