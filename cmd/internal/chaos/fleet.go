@@ -55,7 +55,7 @@ func startFleet(ctx context.Context, cfg Config, logger *slog.Logger) (_ *fleet,
 	if f.disk, err = makeDisk(f.store(smallDisk)); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(makeLedger(f.ledger()), writeTools(f.at("tools"))); err != nil {
+	if err := errors.Join(makeLedger(f.ledger()), writeTools(f.at("tools")), linkImage(f.cfg.Images, f.at("images"))); err != nil {
 		return nil, err
 	}
 	if err := f.defineServers(); err != nil {
@@ -150,7 +150,7 @@ func (f *fleet) defineParts() error {
 	}
 	for i := range workers {
 		argv := []string{
-			f.program("worker"), "--nats", f.addresses, "--tools", f.at("tools"), "--images", f.cfg.Images, "--state", f.state(i),
+			f.program("worker"), "--nats", f.addresses, "--tools", f.at("tools"), "--images", f.at("images"), "--state", f.state(i),
 			"--programs", f.cfg.Programs, "--listen", "", "--slots", "4", "--drain", "20s",
 		}
 		p, err := f.define(fmt.Sprintf("w%d", i), argv, f.failpoints)

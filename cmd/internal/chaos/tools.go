@@ -43,6 +43,22 @@ limits: {timeout: 3m, memory: %dMi, pids: 32, disk: 4Mi, output: 16Ki}
 warm: {min: %d, max: %d}
 `
 
+// linkImage makes dir hold the one image that the tools are, of those in from: a
+// worker that comes back imports all it is given, and reads them for that.
+func linkImage(from, dir string) error {
+	from, err := filepath.Abs(filepath.Join(from, "shell.tar"))
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(from); err != nil {
+		return fmt.Errorf("chaos: no image of the tools: %w; run make tool-images", err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.Symlink(from, filepath.Join(dir, "shell.tar"))
+}
+
 // writeTools writes the tools' files.
 func writeTools(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
