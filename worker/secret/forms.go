@@ -19,6 +19,9 @@ const piece = 12
 // maxPieces bounds how many pieces there are of one line in one encoding.
 const maxPieces = 1024
 
+// maxLine is the longest line that is looked for as a whole.
+const maxLine = 256
+
 // addForms adds the patterns of a value.
 //
 // A value of one line is taken out in pieces: any [piece] bytes of it in a row,
@@ -36,7 +39,7 @@ func addForms(patterns map[string]struct{}, value string) {
 	lines := strings.FieldsFunc(value, func(r rune) bool { return r == '\n' || r == '\r' })
 	for _, line := range lines {
 		for _, form := range encodings(line) {
-			if len(lines) == 1 {
+			if len(lines) == 1 || len(line) > maxLine {
 				addPieces(patterns, form)
 			} else if !strings.HasPrefix(line, "-----") { // which is in thousands of files
 				addPattern(patterns, strings.TrimSpace(form))

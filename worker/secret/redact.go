@@ -77,19 +77,25 @@ func markFor(patterns []string) []byte {
 	return []byte(usual)
 }
 
-// match returns how many bytes at the beginning of b are the longest pattern
-// that b begins with, or 0.
-func (r *Redactor) match(b []byte) int {
-	if len(b) < 8 {
-		return 0
-	}
+// candidates are the patterns that begin with the first eight bytes of b, of
+// which there must be so many.
+func (r *Redactor) candidates(b []byte) []string {
 	start := binary.LittleEndian.Uint64(b)
 	h := sieveHash(start)
 	if r.sieve[h/64]&(1<<(h%64)) == 0 {
+		return nil
+	}
+	return r.starts[start]
+}
+
+// match returns how many bytes at the beginning of b are the longest pattern
+// that b begins with, or 0.
+func (r *Redactor) match(b []byte) int {
+	if len(b) < MinValue {
 		return 0
 	}
 	n := 0
-	for _, p := range r.starts[start] {
+	for _, p := range r.candidates(b) {
 		if len(p) > n && len(p) <= len(b) && string(b[:len(p)]) == p {
 			n = len(p)
 		}
@@ -119,12 +125,24 @@ func (r *Redactor) String(s string) string {
 }
 
 func (r *Redactor) found(b []byte) bool {
-	for i := range b {
+	for i := r.next(b, 0); i < len(b); i = r.next(b, i+1) {
 		if r.match(b[i:]) > 0 {
 			return true
 		}
 	}
 	return false
+}
+
+// next is the first place at i or after it where a pattern may begin, or the
+// length of b.
+func (r *Redactor) next(b []byte, i int) int {
+	for ; i+MinValue <= len(b); i++ {
+		h := sieveHash(binary.LittleEndian.Uint64(b[i:]))
+		if r.sieve[h/64]&(1<<(h%64)) != 0 {
+			return i
+		}
+	}
+	return len(b)
 }
 
 // Stream returns a redactor of one stream whose pieces may be cut anywhere. It is
@@ -167,23 +185,28 @@ func (s *Stream) Close() []byte {
 	return s.pass(len(s.held))
 }
 
-// pass passes n bytes on, all of whose secrets can be seen.
+// pass passes n bytes on, all of whose secrets can be seen. Secrets that overlap
+// or touch have one mark.
 func (s *Stream) pass(n int) []byte {
 	out := make([]byte, 0, n)
-	plain := 0 // the beginning of what is not copied yet
-	for i := range n {
-		s.covered = max(s.covered, i+s.r.match(s.held[i:]))
-		if i >= s.covered {
-			s.within = false
+	done := min(s.covered, n) // up to here all is passed on or taken out
+	for i := s.r.next(s.held, 0); i < n; i = s.r.next(s.held, i+1) {
+		m := s.r.match(s.held[i:])
+		if m == 0 {
 			continue
 		}
-		out = append(out, s.held[plain:i]...)
-		plain = i + 1
+		if i > s.covered {
+			out, s.within = append(out, s.held[done:i]...), false
+		}
 		if !s.within {
 			out, s.within = append(out, s.r.mark...), true
 		}
+		s.covered = max(s.covered, i+m)
+		done = min(s.covered, n)
 	}
-	out = append(out, s.held[plain:n]...)
+	if done < n {
+		out, s.within = append(out, s.held[done:n]...), false
+	}
 	s.held = append(s.held[:0], s.held[n:]...)
 	s.covered = max(0, s.covered-n)
 	return out
@@ -193,14 +216,19 @@ func (s *Stream) pass(n int) []byte {
 // that is longer: what follows may complete it.
 func (r *Redactor) tail(b []byte) int {
 	for n := min(len(b), r.longest-1); n > 0; n-- {
-		end := string(b[len(b)-n:])
-		i := sort.SearchStrings(r.patterns, end)
-		for ; i < len(r.patterns) && r.patterns[i] == end; i++ {
-			continue
-		}
-		if i < len(r.patterns) && strings.HasPrefix(r.patterns[i], end) {
+		if r.begins(b[len(b)-n:]) {
 			return n
 		}
 	}
 	return 0
+}
+
+// begins tells whether a pattern begins with b and is longer.
+func (r *Redactor) begins(b []byte) bool {
+	longer := func(p string) bool { return len(p) > len(b) && p[:len(b)] == string(b) }
+	if len(b) >= MinValue {
+		return slices.ContainsFunc(r.candidates(b), longer)
+	}
+	i := sort.SearchStrings(r.patterns, string(b))
+	return i < len(r.patterns) && longer(r.patterns[i])
 }
