@@ -37,4 +37,15 @@
 // collection reference and on every container by its snapshot key, so no
 // lease is needed for a start; the making of it is done under a lease that
 // expires.
+//
+// # Images
+//
+// An image is imported, or pulled in this process by containerd's client: see
+// [Runtime.Ensure] for when, and [Registries] for how. Everything that goes over
+// the network goes through one HTTP transport, which alone tries again, bounds
+// answers, and keeps credentials from third hosts. What fails is a
+// [sandbox.ImageError] that says which of the faults it was; what a registry
+// says about it is a hint for the log, cut short. Each worker writes on the
+// images which tools it has for them, and [Runtime.KeepImages] removes those
+// that were pulled and that no worker has had a use for.
 package containerd
