@@ -136,6 +136,7 @@ type toolView struct {
 	Runtime      string           `json:"runtime,omitempty"`
 	Class        string           `json:"class,omitempty"`
 	Limits       *limitsView      `json:"limits,omitempty"`
+	FilesIn      *[]string        `json:"filesIn,omitempty" doc:"MIME types of the files that a call may bring; absent when it may bring any."`
 	QueueTimeout string           `json:"queueTimeout,omitempty" doc:"How long a call may wait, as a Go duration."`
 	SpecDigest   string           `json:"specDigest"`
 }
@@ -161,6 +162,9 @@ func viewTool(s *catalog.Spec) toolView {
 	}
 	v.Approval, v.Image, v.Isolation, v.Runtime, v.Class = s.Approval, s.Image, s.Isolation, s.Runtime, s.Class
 	v.QueueTimeout = s.QueueTimeout.String()
+	if s.Files != nil {
+		v.FilesIn = s.Files.In
+	}
 	l := s.Limits
 	v.Limits = &limitsView{
 		Timeout: l.Timeout.String(), CPU: l.CPU, Memory: l.Memory.String(),
