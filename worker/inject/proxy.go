@@ -12,11 +12,8 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/textproto"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/toolfleet/toolfleet/worker/secret"
 )
 
 // Bounds of a connection. A call's own end bounds all of them.
@@ -48,7 +45,13 @@ type Config struct {
 	// means the system's.
 	Roots *x509.CertPool
 	// Redact takes the secrets out of what the host answers.
-	Redact *secret.Redactor
+	Redact Redactor
+}
+
+// Redactor takes secrets out of text and of streams.
+type Redactor interface {
+	String(s string) string
+	Reader(r io.Reader) io.Reader
 }
 
 // Proxy serves the connections of one call to one host. It is safe for
@@ -202,11 +205,11 @@ func (p *Proxy) clean(r *http.Response) error {
 	r.Header.Del("Content-Length")
 	r.Header.Del("Trailer")
 	r.ContentLength = -1
-	r.Body = &body{ReadCloser: r.Body, clean: p.cfg.Redact.Stream()}
+	r.Body = body{p.cfg.Redact.Reader(r.Body), r.Body}
 	return nil
 }
 
-func cleanHeader(h http.Header, redact *secret.Redactor) {
+func cleanHeader(h http.Header, redact Redactor) {
 	for name, values := range h {
 		for i, v := range values {
 			values[i] = redact.String(v)
@@ -219,30 +222,8 @@ func cleanHeader(h http.Header, redact *secret.Redactor) {
 
 // body is an answer's body without secrets.
 type body struct {
-	io.ReadCloser
-
-	clean *secret.Stream
-	buf   [16 << 10]byte
-	ready []byte
-	err   error
-}
-
-// Read implements [io.Reader].
-func (b *body) Read(p []byte) (int, error) {
-	for len(b.ready) == 0 {
-		if b.err != nil {
-			return 0, b.err
-		}
-		var n int
-		n, b.err = b.ReadCloser.Read(b.buf[:])
-		b.ready = b.clean.Write(b.buf[:n])
-		if b.err != nil {
-			b.ready = append(slices.Clip(b.ready), b.clean.Close()...)
-		}
-	}
-	n := copy(p, b.ready)
-	b.ready = b.ready[n:]
-	return n, nil
+	io.Reader
+	io.Closer
 }
 
 // failed answers a request that could not be passed on. Why is for the tool's

@@ -5,10 +5,13 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
@@ -147,6 +150,19 @@ func TestStreamProperty(t *testing.T) {
 			t.Fatalf("no text: %q of %q", got, whole)
 		}
 	})
+}
+
+// TestReader: the same for who reads, to the end and to an error.
+func TestReader(t *testing.T) {
+	failed := errors.New("failed")
+	for _, end := range []error{io.EOF, failed} {
+		text := strings.Repeat("a line with "+token+" in it\n", 2000) + token[:8]
+		from := io.MultiReader(iotest.HalfReader(strings.NewReader(text)), iotest.ErrReader(end))
+		got, err := io.ReadAll(iotest.OneByteReader(redactorOf(token).Reader(from)))
+		if want := redactorOf(token).String(text); string(got) != want || end == failed && !errors.Is(err, failed) {
+			t.Errorf("%v: %d bytes of %d, %v", end, len(got), len(want), err)
+		}
+	}
 }
 
 // TestKeepsBackLittle: only what may be the beginning of a secret waits.
