@@ -78,7 +78,12 @@ func (t *tool) sendFiles(left bool) error {
 		return nil
 	}
 	o := &outbox{limits: *p.Out, send: func(payload []byte) error { return t.out.Later(wire.KindFile, t.stream, payload) }}
-	send := func() error { return o.run(p.out) }
+	send := func() error {
+		if isEmpty(p.out) {
+			return nil
+		}
+		return o.run(p.out)
+	}
 	switch {
 	case left:
 		o.leave("", "is not read, since not all processes of the tool ended")
