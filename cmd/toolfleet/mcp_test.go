@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/toolfleet/toolfleet/agui"
 	"github.com/toolfleet/toolfleet/call"
@@ -70,13 +71,17 @@ func mcpFleet(t *testing.T) *fleet {
 	for _, s := range everywhere {
 		writeServer(t, tools, s)
 	}
+	writeServer(t, tools, catalog.Spec{
+		Name: "write_file", Image: "local/node:1",
+		Command: []string{"node", "/srv/node_modules/.bin/mcp-server-filesystem", "/workspace"},
+	})
 	return startFleet(t, dir, "--images", images)
 }
 
-// writeServer writes the file of a tool of the bad server.
+// writeServer writes the file of a tool of a server, by default the bad one.
 func writeServer(t *testing.T, tools string, s catalog.Spec) {
 	t.Helper()
-	s.Description, s.Image, s.Protocol = "A tool for tests.", "local/testserver:1", catalog.ProtocolMCP
+	s.Description, s.Image, s.Protocol = "A tool for tests.", cmp.Or(s.Image, "local/testserver:1"), catalog.ProtocolMCP
 	s.Limits.Timeout = catalog.Duration(10e9)
 	if s.Name == "mute" {
 		s.Limits.Timeout = catalog.Duration(1e9)
@@ -105,6 +110,7 @@ func (f *fleet) testPublished(t *testing.T) {
 		{"filesystem-list_directory", object{"path": "/srv"}, "", "[FILE] package.json", ""},
 		{"filesystem-read_text_file", object{"path": "/srv/package.json", "head": 2}, "", `"name": "node-tools"`, ""},
 		{"filesystem-read_text_file", object{"path": "/etc/passwd"}, call.KindToolError, "Access denied", ""},
+		{"write_file", object{"path": "/workspace/out/note.pdf", "content": "%PDF-1.7"}, "", "Successfully wrote", agui.PartDocument},
 		{"memory-create_entities", object{"entities": []object{{"name": "a", "entityType": "b", "observations": []string{"c"}}}}, "", `"entityType": "b"`, ""},
 	} {
 		t.Run(c.tool, func(t *testing.T) {
@@ -114,7 +120,7 @@ func (f *fleet) testPublished(t *testing.T) {
 			}
 			found := c.part == ""
 			for _, p := range a.Result.Content {
-				found = found || p.Type == c.part && p.Source.MimeType == "image/png"
+				found = found || p.Type == c.part && (p.Source.MimeType == "image/png" || p.Source.MimeType == "application/pdf")
 			}
 			if !found {
 				t.Errorf("no %s in %+v", c.part, a.Result.Content)
@@ -139,7 +145,7 @@ func (f *fleet) testMCPProgress(t *testing.T) {
 		}
 		return true
 	})
-	if diff := cmp.Diff([]string{"1", "2", "3", "4"}, seen); diff != "" {
+	if diff := gocmp.Diff([]string{"1", "2", "3", "4"}, seen); diff != "" {
 		t.Errorf("steps seen (-want +got):\n%s", diff)
 	}
 	if a := f.await(id); a.Result.IsError || !strings.Contains(a.text(), "completed. Duration: 2 seconds, Steps: 4") {
