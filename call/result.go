@@ -86,6 +86,25 @@ type Execution struct {
 	Files *Files `json:"files,omitempty"`
 	// RedriveOf is the call whose dead letter this one was made of, or empty.
 	RedriveOf Key `json:"redriveOf,omitempty"`
+	// Egress tells where the tool went, or wanted to go: at most 32 kinds of
+	// connections, and EgressMore counts the others.
+	Egress     []Egress `json:"egress,omitempty"`
+	EgressMore int      `json:"egressMore,omitempty"`
+}
+
+// Egress is connections of one tool to one place that came out alike.
+type Egress struct {
+	// To is "host:port", or a name that was asked for in vain.
+	To string `json:"to"`
+	// Verdict is "connected"; "denied" by the tool's network, an address that no
+	// tool may reach, or a limit; or "failed", when the other side could not be
+	// reached. Reason says which.
+	Verdict string `json:"verdict"`
+	Reason  string `json:"reason,omitempty"`
+	Count   int    `json:"count"`
+	// SentBytes and ReceivedBytes are what went through, as the tool sees it.
+	SentBytes     int64 `json:"sentBytes,omitempty"`
+	ReceivedBytes int64 `json:"receivedBytes,omitempty"`
 }
 
 // The metadata keys of a result event.

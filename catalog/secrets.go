@@ -69,10 +69,9 @@ func (v *validator) secrets(s *Spec) {
 				v.fault(field+".file", "expected the name of a file in %s, without a directory, got %q", wire.DirSecrets, cut(secret.File))
 			}
 		default:
-			place = "inject " + secret.Inject.Host + " " + secret.Inject.Header
-			v.unbuilt(true, field+".inject", "inject")
+			place = v.inject(s, field+".inject", secret.Inject)
 		}
-		if places[place] {
+		if place != "" && places[place] {
 			v.fault(field, "two secrets cannot have the same place")
 		}
 		places[place] = true

@@ -6,6 +6,8 @@ import (
 	"testing"
 )
 
+const allowed = "\nnetwork: {allow: [\"api.example.com:443\"]}"
+
 // TestSecrets: a secret has a name and one place, which no other has and which
 // decides nothing about how the tool is run.
 func TestSecrets(t *testing.T) {
@@ -29,6 +31,19 @@ func TestSecrets(t *testing.T) {
 		{"below", "[{name: k, file: a/b}]", "secrets[0].file: expected"},
 		{"above", "[{name: k, file: ..}]", "secrets[0].file: expected"},
 		{"unknown", "[{name: k, env: K, value: v}]", "secrets[0].value: "},
+		{"inject", "[{name: k, inject: {host: api.example.com, header: Authorization, format: \"Bearer {}\"}}]" + allowed, ""},
+		{"inject at a port", `[{name: k, inject: {host: "API.example.com:8443", header: x-api-key}}]` + "\nnetwork: {allow: [\"api.example.com:8443\"]}", ""},
+		{"inject nowhere", "[{name: k, inject: {host: api.example.com, header: A}}]", "secrets[0].inject.host: expected a host that network.allow has"},
+		{"inject at another port", `[{name: k, inject: {host: "api.example.com:8443", header: A}}]` + allowed, "secrets[0].inject.host: expected a host that network.allow has"},
+		{"inject everywhere", `[{name: k, inject: {host: "*.example.com", header: A}}]` + allowed, "secrets[0].inject.host: expected an exact name"},
+		{"inject at an address", `[{name: k, inject: {host: "203.0.113.7", header: A}}]` + allowed, "secrets[0].inject.host: expected an exact name"},
+		{"inject and plain HTTP", "[{name: k, inject: {host: api.example.com, header: A}}]" + allowed[:len(allowed)-2] + ", \"api.example.com:80\"]}", "secrets[0].inject.host: network.allow has api.example.com:80"},
+		{"inject two", "[{name: k, inject: {host: api.example.com, header: a-b}}, {name: l, inject: {host: api.example.com, header: A-B}}]" + allowed, "secrets[1]: two secrets"},
+		{"inject at two ports", `[{name: k, inject: {host: api.example.com, header: A}}, {name: k, inject: {host: "api.example.com:8443", header: B}}]` + allowed[:len(allowed)-2] + ", \"api.example.com:8443\"]}", "secrets[1].inject.host: api.example.com has two ports"},
+		{"no header", "[{name: k, inject: {host: api.example.com, header: \"a b\"}}]" + allowed, "secrets[0].inject.header: expected the name"},
+		{"a header of ours", "[{name: k, inject: {host: api.example.com, header: host}}]" + allowed, "secrets[0].inject.header: Host decides how"},
+		{"a format without", "[{name: k, inject: {host: api.example.com, header: A, format: Bearer}}]" + allowed, "secrets[0].inject.format: expected"},
+		{"a format of lines", `[{name: k, inject: {host: api.example.com, header: A, format: "{}\r\nB: c"}}]` + allowed, "secrets[0].inject.format: expected"},
 		{"too many", "[" + strings.Repeat("{name: k, env: K}, ", 17) + "]", "secrets: are 17"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

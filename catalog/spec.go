@@ -143,13 +143,6 @@ type Secret struct {
 	Inject *Inject `json:"inject,omitempty"`
 }
 
-// Inject puts a secret into a header of requests to a host, so that the tool
-// itself never sees it.
-type Inject struct {
-	Host   string `json:"host"`
-	Header string `json:"header"`
-}
-
 // Network says what a tool may reach: nothing (the zero value, written
 // "none"), or the listed "host:port" pairs.
 type Network struct {

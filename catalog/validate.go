@@ -245,7 +245,7 @@ func (v *validator) access(s *Spec) {
 
 // notBuilt refuses what is in the design and not in the fleet.
 func (v *validator) notBuilt(s *Spec) {
-	v.unbuilt(!s.Network.None(), "network", "a network other than none")
+	v.network(s)
 	v.secrets(s)
 	v.files(s)
 }

@@ -44,6 +44,9 @@ type Metrics struct {
 	httpDuration *prometheus.HistogramVec
 	httpStreams  *prometheus.GaugeVec
 
+	egress      *prometheus.CounterVec
+	egressBytes *prometheus.CounterVec
+
 	blobs     *prometheus.CounterVec
 	blobBytes *prometheus.CounterVec
 
@@ -109,6 +112,9 @@ func New(reg prometheus.Registerer) *Metrics {
 		httpRequests: f.counter("http_requests_total", "Requests answered, by door, route pattern, method and status code.", "door", "route", "method", "code"),
 		httpDuration: f.histogram("http_request_duration_seconds", "Time until a request was answered in full, by door and route pattern.", httpBuckets, "door", "route"),
 		httpStreams:  f.gauge("http_streams", "Event streams that are open, by door.", "door"),
+
+		egress:      f.counter("egress_connections_total", "Connections of tools, by verdict (connected, denied, failed) and reason (not_allowed, address, limit, name, failed; empty for none).", "verdict", "reason"),
+		egressBytes: f.counter("egress_bytes_total", "Bytes of tools' connections, by direction (sent, received).", "direction"),
 
 		blobs:     f.counter("blobs_total", "Blobs, by operation (put, get).", "operation"),
 		blobBytes: f.counter("blob_bytes_total", "Bytes of blobs moved, by operation (put, get).", "operation"),
@@ -494,4 +500,15 @@ func (m *Metrics) CatalogFailed(source string) {
 		return
 	}
 	m.catalogFailed.WithLabelValues(m.kinds.value(source)).Inc()
+}
+
+// Egress counts a connection of a tool that has ended or was refused, with the
+// bytes that the tool sent and received.
+func (m *Metrics) Egress(verdict, reason string, sent, received int64) {
+	if m == nil {
+		return
+	}
+	m.egress.WithLabelValues(m.kinds.value(verdict), m.kinds.value(reason)).Inc()
+	m.egressBytes.WithLabelValues("sent").Add(float64(max(0, sent)))
+	m.egressBytes.WithLabelValues("received").Add(float64(max(0, received)))
 }

@@ -45,6 +45,7 @@ func useAll(m *metrics.Metrics, tool string) {
 	m.SetCatalog("bucket", 3)
 	m.CatalogLoaded(time.Unix(1_800_000_000, 0))
 	m.CatalogFailed("file")
+	m.Egress("connected", "", 1, 2)
 }
 
 func TestNamesAndUnitsPassTheLinter(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"strconv"
 	"time"
@@ -172,9 +173,11 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 	started := time.Now()
 	voice := a.newVoice(ctx, started, func() { late(errLate) })
 	files := &files{a: a, ctx: ctx}
+	network := a.network()
+	defer network.close()
 	sb, exit, reply, err := a.speak(runCtx, sb, sandbox.Process{
 		Argv:        spec.Command,
-		Env:         append(environ(spec, a.job.Call), a.secrets.env...),
+		Env:         slices.Concat(environ(spec, a.job.Call), network.env(), a.secrets.env),
 		Dir:         spec.Workdir,
 		User:        spec.User,
 		Secrets:     a.secrets.files,
@@ -183,6 +186,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 		Grace:       time.Duration(spec.Limits.Grace),
 		Files:       a.files,
 		FilesOut:    spec.FilesOut(),
+		Listeners:   network.listeners(),
 	}, files.sink(voice.sink()))
 	defer a.Sandboxes.Release(sb)
 	exit = a.secrets.exit(spec, exit)
@@ -202,6 +206,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 		Truncated:       exit.Truncated,
 		RedriveOf:       a.job.Call.RedriveOf,
 	}
+	network.report(execution)
 	switch {
 	case errors.Is(cause, errLate):
 		voice.close(ctx, "")

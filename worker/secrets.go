@@ -22,6 +22,8 @@ type secrets struct {
 	env    []string
 	files  []sandbox.SecretFile
 	redact *secret.Redactor
+
+	injections []injection
 }
 
 // takeSecrets reads the values that the tool is to have. It comes before the
@@ -45,6 +47,10 @@ func (a *attempt) takeSecrets() error {
 			s.env = append(s.env, want.Env+"="+value)
 		case want.File != "":
 			s.files = append(s.files, sandbox.SecretFile{Name: want.File, Data: []byte(value)})
+		default:
+			if err := s.inject(want, value); err != nil {
+				return err
+			}
 		}
 	}
 	a.secrets = s
@@ -111,18 +117,30 @@ func (s *secrets) result(r call.Result) call.Result {
 		return r
 	}
 	r.Content, r.Extra = s.parts(r.Content), s.parts(r.Extra)
-	if r.Execution != nil && r.Execution.Files != nil {
-		for i := range r.Execution.Files.LeftOut {
-			left := &r.Execution.Files.LeftOut[i]
-			left.Name, left.Reason = s.redact.String(left.Name), s.redact.String(left.Reason)
-		}
-	}
+	s.execution(r.Execution)
 	if r.Error != nil {
 		e := *r.Error
 		e.Message = s.redact.String(e.Message)
 		r.Error = &e
 	}
 	return r
+}
+
+// execution takes the secrets out of the names that a tool chose.
+func (s *secrets) execution(e *call.Execution) {
+	if e == nil {
+		return
+	}
+	for i := range e.Egress {
+		e.Egress[i].To = s.redact.String(e.Egress[i].To)
+	}
+	if e.Files == nil {
+		return
+	}
+	for i := range e.Files.LeftOut {
+		left := &e.Files.LeftOut[i]
+		left.Name, left.Reason = s.redact.String(left.Name), s.redact.String(left.Reason)
+	}
 }
 
 func (s *secrets) parts(parts []agui.Part) []agui.Part {

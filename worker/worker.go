@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"log/slog"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/results"
 	"github.com/toolfleet/toolfleet/sandbox"
+	"github.com/toolfleet/toolfleet/worker/egress"
 	"github.com/toolfleet/toolfleet/worker/secret"
 )
 
@@ -46,6 +48,11 @@ type Worker struct {
 	Alive func(ctx context.Context, id, incarnation string) (bool, error)
 	// Secrets may be nil, which has none.
 	Secrets *secret.Store
+	// Egress is what tools with a network may reach; nil is the default.
+	Egress *egress.Policy
+	// Roots are the authorities that the certificates of hosts with injected
+	// secrets are checked by; nil means the system's.
+	Roots *x509.CertPool
 	// Hooks may be empty.
 	Hooks Hooks
 	// Metrics may be nil.

@@ -45,10 +45,12 @@ var floors = map[string]int{
 
 	"catalog": 3,
 
-	"queue":      4,
-	"results":    4,
-	"worker/mcp": 4,
-	"tenant":     4, // its file is read as tools are
+	"queue":         4,
+	"results":       4,
+	"worker/mcp":    4,
+	"worker/egress": 4,
+	"worker/inject": 4,
+	"tenant":        4, // its file is read as tools are
 
 	"worker/secret": 4, // and so is this one's
 

@@ -220,7 +220,7 @@ func (r *Runtime) furnitureDigest() string {
 	for _, program := range [][]byte{r.agent, agent.Init(), agent.MountProc()} {
 		_, _ = h.Write(program)
 	}
-	_, _ = io.WriteString(h, strings.Join(mountPoints, " "))
+	_, _ = io.WriteString(h, strings.Join(mountPoints, " ")+resolvConf)
 	return hex.EncodeToString(h.Sum(nil))
 }
 
@@ -237,6 +237,9 @@ func furniture(dir string, agentProgram []byte) error {
 		if err := realDir(root, name); err != nil {
 			return fmt.Errorf("make /%s: %w", name, err)
 		}
+	}
+	if err := nameServers(root); err != nil {
+		return err
 	}
 	for name, program := range programsFor(agentProgram) {
 		name = name[1:]
@@ -274,4 +277,23 @@ func realDir(root *os.Root, name string) error {
 		return err
 	}
 	return root.Chmod(name, 0o755)
+}
+
+// resolvConf has programs ask the sandbox's own loopback for names. What an image
+// brings is a leftover of the machine that it was made on. In a sandbox without a
+// network nobody listens there, and a question is refused at once.
+const resolvConf = "nameserver 127.0.0.1\n"
+
+func nameServers(root *os.Root) error {
+	const name = "etc/resolv.conf"
+	if err := realDir(root, path.Dir(name)); err != nil {
+		return fmt.Errorf("make /etc: %w", err)
+	}
+	if err := root.RemoveAll(name); err != nil {
+		return err
+	}
+	if err := root.WriteFile(name, []byte(resolvConf), 0o444); err != nil {
+		return err
+	}
+	return root.Chmod(name, 0o444)
 }

@@ -1,7 +1,10 @@
 package part
 
 import (
+	"crypto/x509"
+	"fmt"
 	"log/slog"
+	"os"
 
 	"github.com/toolfleet/toolfleet/worker/secret"
 )
@@ -15,4 +18,24 @@ func openSecrets(file string, logger *slog.Logger) (*secret.Store, error) {
 		return nil, nil //nolint:nilnil // a nil store grants nothing
 	}
 	return secret.Open(file, environ, logger)
+}
+
+// hostRoots are the system's authorities and those of a file; nil, which stands
+// for the system's, without one.
+func hostRoots(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil //nolint:nilnil // see above
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("certificates of hosts: %w", err)
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("certificates of hosts: there is none in %s", file)
+	}
+	return roots, nil
 }

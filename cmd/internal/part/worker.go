@@ -35,8 +35,10 @@ type WorkerConfig struct {
 	IdleMemory int64             `help:"MiB that one idle sandbox is taken to cost." default:"12" env:"TOOLFLEET_IDLE_MEMORY"`
 	Runtimes   map[string]string `name:"runtime" help:"A runtime handler that tools may name, beside runc, runsc and crun: the path of an OCI runtime, or containerd's name of a shim, such as io.containerd.kata.v2. May be repeated." placeholder:"NAME=PATH" env:"TOOLFLEET_RUNTIMES"`
 	Secrets    string            `help:"File that says which tools and tenants may have which secrets, and where their values are; without it no tool has any." env:"TOOLFLEET_SECRETS"`
+	SecretsCA  string            `name:"secrets-ca" help:"File of certificates (PEM) that the hosts of injected secrets are checked by, beside the system's." env:"TOOLFLEET_SECRETS_CA"`
 	SubIDBase  uint32            `help:"First user id of the sandboxes' id ranges, each of 65,536." name:"subid-base" default:"100000" env:"TOOLFLEET_SUBID_BASE"`
 	ImagesConfig
+	EgressConfig
 }
 
 // Worker is one running worker part.
@@ -92,6 +94,14 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools *catalog
 	if err != nil {
 		return nil, err
 	}
+	roots, err := hostRoots(cfg.SecretsCA)
+	if err != nil {
+		return nil, err
+	}
+	network, err := cfg.EgressConfig.Policy()
+	if err != nil {
+		return nil, err
+	}
 	if err := containerd.Preflight(cfg.State); err != nil {
 		return nil, err
 	}
@@ -118,7 +128,7 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools *catalog
 		Queue: bus.Queue,
 		Handler: &worker.Worker{
 			Self: w.self, Log: bus.Log, Dead: bus.Queue.Dead(), Blobs: bus.Blobs, Sandboxes: w.pool,
-			Alive: bus.Registry.Alive, Secrets: secrets, Metrics: m, Logger: logger,
+			Alive: bus.Registry.Alive, Secrets: secrets, Roots: roots, Egress: network, Metrics: m, Logger: logger,
 		},
 		Class: cfg.Class, Slots: cfg.Slots, Drain: cfg.Drain, Log: logger, Metrics: m,
 		Ready: func() bool { return w.reachable.Load() && w.images.ready.Load() },
