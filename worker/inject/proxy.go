@@ -88,10 +88,12 @@ func (p *Proxy) Close() { p.transport.CloseIdleConnections() }
 // it.
 func (p *Proxy) Serve(ctx context.Context, conn net.Conn) {
 	over := make(chan struct{})
+	// Not the request's own context: that ends when the client sends no more, as
+	// some do at once that still want the answer.
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.handle(w, r.WithContext(ctx)) })
 	server := &http.Server{
-		Handler: http.HandlerFunc(p.handle), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
-		BaseContext: func(net.Listener) context.Context { return ctx },
-		ErrorLog:    log.New(io.Discard, "", 0), DisableGeneralOptionsHandler: true,
+		Handler: handler, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
+		ErrorLog: log.New(io.Discard, "", 0), DisableGeneralOptionsHandler: true,
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			if state == http.StateClosed {
 				close(over)

@@ -300,3 +300,42 @@ func TestEndsWithItsCall(t *testing.T) {
 	cancel()
 	<-done
 }
+
+// TestClientThatSendsNoMore: a client may end its half of the connection with the
+// request, as busybox's wget does, and still wants the answer.
+func TestClientThatSendsNoMore(t *testing.T) {
+	b := newBench(t, func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "sent %q", text)
+	})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, c := range []struct{ request, says string }{
+		{"POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 3\r\n\r\nabc", `sent "abc"`},
+		{"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", "421"},
+	} {
+		tool, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		worker, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(tool, c.request); err != nil {
+			t.Fatal(err)
+		}
+		if err := tool.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		b.proxy.Serve(t.Context(), worker)
+		answer, err := io.ReadAll(tool)
+		if err != nil || !strings.Contains(string(answer), c.says) {
+			t.Errorf("%q, %v", answer, err)
+		}
+		_ = tool.Close()
+	}
+}
