@@ -93,7 +93,7 @@ func validFiles(files []File) error {
 		case slices.ContainsFunc(files[:i], func(o File) bool { return o.Name == f.Name }):
 			errs = append(errs, fmt.Errorf("files[%d]: an earlier file has the name %q too", i, clip(f.Name, 40)))
 		}
-		if len(f.MimeType) > MaxMimeType || !validMimeType(f.MimeType) {
+		if !ValidMimeType(f.MimeType) {
 			errs = append(errs, fmt.Errorf("files[%d]: %q is no MIME type such as image/png", i, clip(f.MimeType, 40)))
 		}
 		total += min(max(f.Size, 0), MaxFileBytes+1)
@@ -104,10 +104,12 @@ func validFiles(files []File) error {
 	return errors.Join(errs...)
 }
 
-// validMimeType reports whether s is type/subtype, with parameters or without.
-func validMimeType(s string) bool {
+// ValidMimeType reports whether s is type/subtype, with parameters or without, and
+// no longer than [MaxMimeType].
+func ValidMimeType(s string) bool {
 	plain, _, _ := strings.Cut(s, ";")
 	kind, sub, both := strings.Cut(strings.TrimSpace(plain), "/")
 	const letters = toolLetters + ".+!#$&^"
-	return both && madeOf(kind, letters, 1, 127) && madeOf(sub, letters, 1, 127) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
+	return both && len(s) <= MaxMimeType && madeOf(kind, letters, 1, 127) && madeOf(sub, letters, 1, 127) &&
+		!strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }

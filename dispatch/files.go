@@ -23,8 +23,10 @@ type Upload struct {
 	// It is referred to and not copied: a call that finds it gone fails.
 	Blob *blob.ID
 	// Attached says that the file only came along with a conversation; see
-	// [call.File].
+	// [call.File]. It is left out when its blob is gone, or when the attached
+	// files would have more than Room bytes together.
 	Attached bool
+	Room     int64
 }
 
 // describe makes the files of a call out of uploads, and returns those that they
@@ -34,8 +36,9 @@ func (d *Dispatcher) describe(ctx context.Context, c call.Call, uploads []Upload
 		return nil, nil, fmt.Errorf("%w: a call may bring %d files, and this one has %d", ErrMalformed, call.MaxFiles, len(uploads))
 	}
 	var (
-		files []call.File
-		taken []Upload
+		files    []call.File
+		taken    []Upload
+		attached int64
 	)
 	for i, u := range uploads {
 		f := call.File{Name: u.Name, MimeType: u.MimeType, Attached: u.Attached}
@@ -54,6 +57,10 @@ func (d *Dispatcher) describe(ctx context.Context, c call.Call, uploads []Upload
 			return nil, nil, fmt.Errorf("%w: files[%d]: there is no such blob, or no more", ErrMalformed, i)
 		case err != nil:
 			return nil, nil, classify(ctx, err)
+		case u.Attached && f.Size > u.Room-attached:
+			continue
+		case u.Attached:
+			attached += f.Size
 		}
 		files, taken = append(files, f), append(taken, u)
 	}

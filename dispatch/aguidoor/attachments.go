@@ -23,17 +23,16 @@ func attachments(spec *catalog.Spec, messages []agui.Message, toolCallID string,
 	var uploads []dispatch.Upload
 	room := min(call.MaxFileBytes, int64(spec.Limits.Disk)/2) // the tool needs some, too
 	for i, p := range answered(messages, toolCallID) {
-		if p.Source == nil || !spec.WantsFile(p.Source.MimeType) || len(uploads) == call.MaxFiles {
+		if p.Source == nil || !spec.WantsFile(p.Source.MimeType) || !call.ValidMimeType(p.Source.MimeType) || len(uploads) == call.MaxFiles {
 			continue
 		}
-		u := dispatch.Upload{MimeType: p.Source.MimeType, Attached: true, Name: nameOf(p, i)}
+		u := dispatch.Upload{Name: nameOf(p, i), MimeType: p.Source.MimeType, Attached: true, Room: room}
 		switch p.Source.Type {
 		case agui.SourceData:
 			data, err := base64.StdEncoding.DecodeString(p.Source.Value)
-			if err != nil || int64(len(data)) > room {
+			if err != nil {
 				continue
 			}
-			room -= int64(len(data))
 			u.Data = data
 		case agui.SourceURL:
 			id, ok := caller.Blob(p.Source.Value)

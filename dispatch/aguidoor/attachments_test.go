@@ -40,8 +40,11 @@ func TestAttachmentsComeAlong(t *testing.T) {
 	f := dispatchtest.New(t, dispatchtest.Spec("see", func(s *catalog.Spec) {
 		s.Parameters = []byte(`{"type":"object"}`)
 		s.Files = &catalog.Files{In: &[]string{"image/*", "application/pdf"}}
+	}), dispatchtest.Spec("tight", func(s *catalog.Spec) {
+		s.Parameters, s.Limits.Disk = []byte(`{"type":"object"}`), 8<<20
+		s.Files = &catalog.Files{In: &[]string{"*/*"}}
 	}), dispatchtest.Spec("blind", func(s *catalog.Spec) { s.Parameters = []byte(`{"type":"object"}`) }))
-	f.Work(t, map[string]dispatchtest.Tool{"see": see, "blind": see})
+	f.Work(t, map[string]dispatchtest.Tool{"see": see, "blind": see, "tight": see})
 	d := open(t, f)
 	elsewhere := agui.Media(agui.PartImage, agui.Source{Type: agui.SourceURL, MimeType: "image/png", Value: "http://169.254.169.254/x.png"})
 	messages := []agui.Message{
@@ -49,7 +52,7 @@ func TestAttachmentsComeAlong(t *testing.T) {
 		asks("m0", `c0 see {}`),
 		agui.Answered("t0", "c0", agui.Content{Text: "done"}),
 		attached("u1", agui.Text("look"), media("image/png", "one", "../../etc/pic.png"), media("text/plain", "no", "no.txt"),
-			media("image/png", "two", "pic.png"), media("application/pdf", "three", ""), elsewhere),
+			media("image/png", "two", "pic.png"), media("application/pdf", "three", ""), elsewhere, media("image/\u00e9", "four", "odd.png")),
 		asks("m1", `c1 see {}`, `c2 blind {}`),
 	}
 	s := d.runs(direct, input("thread", "run-1", messages...))
@@ -60,6 +63,13 @@ func TestAttachmentsComeAlong(t *testing.T) {
 	}
 	if got := s.text("c2"); got != "" {
 		t.Errorf("a tool that asks for nothing saw %q", got)
+	}
+	// What is more than half of the disk does not come along, and costs nothing.
+	large := attached("u2", media("image/png", strings.Repeat("x", 5<<20), "large.png"), media("image/png", "x", "small.png"))
+	s = d.runs(direct, input("thread-2", "run-1", large, asks("m1", `c1 tight {}`)))
+	s.wantSuccess()
+	if got := s.text("c1"); got != "small.png image/png 1" {
+		t.Errorf("with little room it saw %q", got)
 	}
 	// The conversation in another shape still leads to the same call.
 	messages[3] = attached("u1", agui.Text("look"))
