@@ -41,11 +41,12 @@ var errHook = errors.New("worker: the hook did not answer")
 // permitted asks the hook before a call. It reports that the call has ended here,
 // or returns an error that gives the delivery back.
 func (a *attempt) permitted(ctx context.Context, state results.State) (ended bool, err error) {
-	if a.Hooks.Before == nil {
+	before, job := a.Hooks.Before, a.job
+	if before == nil {
 		return false, nil
 	}
 	verdict, err := hooked(ctx, func(ctx context.Context) error {
-		return a.Hooks.Before(ctx, a.job.Call, a.job.Spec)
+		return before(ctx, job.Call, job.Spec)
 	})
 	switch cause := context.Cause(ctx); {
 	case cause != nil && (err != nil || verdict != nil):
@@ -61,7 +62,8 @@ func (a *attempt) permitted(ctx context.Context, state results.State) (ended boo
 
 // amended shows a result to the hook after a call.
 func (a *attempt) amended(ctx context.Context, r call.Result) call.Result {
-	if a.Hooks.After == nil {
+	after, job := a.Hooks.After, a.job
+	if after == nil {
 		return r
 	}
 	// A hook that is given up may go on writing into what it was given.
@@ -72,7 +74,7 @@ func (a *attempt) amended(ctx context.Context, r call.Result) call.Result {
 		shown.Error = &e
 	}
 	answer, err := hooked(ctx, func(ctx context.Context) call.Result {
-		return a.Hooks.After(ctx, a.job.Call, a.job.Spec, shown)
+		return after(ctx, job.Call, job.Spec, shown)
 	})
 	for _, p := range answer.Contents() {
 		err = errors.Join(err, p.Validate())

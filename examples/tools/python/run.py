@@ -22,7 +22,7 @@ sys.modules["__main__"] = main = types.ModuleType("__main__")
 
 try:
     exec(compile(code, NAME, "exec"), main.__dict__)
-except Exception as error:
+except (Exception, KeyboardInterrupt) as error:
     # Without the frame above, which is none of the script's business.
     traceback.print_exception(error.with_traceback(error.__traceback__.tb_next))
     sys.exit(1)
