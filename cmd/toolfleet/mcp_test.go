@@ -71,10 +71,12 @@ func mcpFleet(t *testing.T) *fleet {
 	for _, s := range everywhere {
 		writeServer(t, tools, s)
 	}
-	writeServer(t, tools, catalog.Spec{
-		Name: "write_file", Image: "local/node:1",
-		Command: []string{"node", "/srv/node_modules/.bin/mcp-server-filesystem", "/workspace"},
-	})
+	for _, name := range []string{"write_file", "no_such_tool"} {
+		writeServer(t, tools, catalog.Spec{
+			Name: name, Image: "local/node:1",
+			Command: []string{"node", "/srv/node_modules/.bin/mcp-server-filesystem", "/workspace"},
+		})
+	}
 	return startFleet(t, dir, "--images", images)
 }
 
@@ -111,6 +113,7 @@ func (f *fleet) testPublished(t *testing.T) {
 		{"filesystem-read_text_file", object{"path": "/srv/package.json", "head": 2}, "", `"name": "node-tools"`, ""},
 		{"filesystem-read_text_file", object{"path": "/etc/passwd"}, call.KindToolError, "Access denied", ""},
 		{"write_file", object{"path": "/workspace/out/note.pdf", "content": "%PDF-1.7"}, "", "Successfully wrote", agui.PartDocument},
+		{"no_such_tool", object{}, call.KindToolError, "no_such_tool", ""},
 		{"memory-create_entities", object{"entities": []object{{"name": "a", "entityType": "b", "observations": []string{"c"}}}}, "", `"entityType": "b"`, ""},
 	} {
 		t.Run(c.tool, func(t *testing.T) {
