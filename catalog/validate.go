@@ -13,7 +13,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/distribution/reference"
+
 	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/sandbox"
 	"github.com/toolfleet/toolfleet/schema/validate"
 )
 
@@ -35,6 +38,7 @@ const (
 	maxDisk    = Bytes(1 << 40)
 	maxOutput  = Bytes(64 << 20) // a worker holds it in memory
 	maxWarm    = 1024
+	maxImage   = 255 // bytes of the reference
 	sandboxIDs = 1 << 16 // ids inside a sandbox's user namespace
 )
 
@@ -108,7 +112,6 @@ func (v *validator) server(s *Spec) {
 }
 
 var (
-	imageForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}$`)
 	userForm    = regexp.MustCompile(`^([0-9]{1,5})(:([0-9]{1,5}))?$`)
 	envForm     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 	runtimeForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
@@ -120,13 +123,7 @@ func (v *validator) function(s *Spec) {
 	if s.ServerType != "" || s.ServerConfig != nil {
 		v.fault("type", "serverType and serverConfig belong to type: server")
 	}
-	switch {
-	case s.Image == "":
-		v.fault("image", "is missing; a function tool has an OCI reference such as local/word-count:1")
-	case !imageForm.MatchString(s.Image):
-		v.fault("image", "expected an OCI reference such as local/word-count:1, got %q", cut(s.Image))
-	}
-	v.oneOf("pull", s.Pull, "missing", "always", "never")
+	v.image(s)
 	v.command(s)
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		switch {
@@ -154,6 +151,19 @@ func (v *validator) function(s *Spec) {
 	if !ValidClass(s.Class) {
 		v.fault("class", "expected 1 to 63 of a-z, 0-9 and -, got %q", cut(s.Class))
 	}
+}
+
+// image checks the image's name, and whether it can be had in the way that is
+// asked for: a call could only find out later.
+func (v *validator) image(s *Spec) {
+	if s.Image == "" {
+		v.fault("image", "is missing; a function tool has an OCI reference such as local/word-count:1")
+	} else if _, err := reference.ParseDockerRef(s.Image); err != nil || len(s.Image) > maxImage {
+		v.fault("image", "expected an OCI reference such as local/word-count:1, in lower case but for its tag, got %q", cut(s.Image))
+	} else if s.Pull == "always" && !sandbox.NamesRegistry(s.Image) {
+		v.fault("pull", "always asks a registry, and image names none; write the registry's host into it, or leave pull out")
+	}
+	v.oneOf("pull", s.Pull, "missing", "always", "never")
 }
 
 func (v *validator) command(s *Spec) {

@@ -1,6 +1,9 @@
 package sandbox
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // ImageFault says why an image cannot be had. A person mends each of them in
 // another place, so they are told apart.
@@ -71,3 +74,12 @@ func (e *ImageError) Error() string {
 
 // Unwrap makes it an [ErrImage].
 func (e *ImageError) Unwrap() error { return ErrImage }
+
+// NamesRegistry reports whether an image reference says where to pull from.
+// Others are never completed with a public registry, as is the custom: a name
+// like local/tool:1 belongs to somebody there, and what they put under it would
+// run here in place of the image that nobody imported.
+func NamesRegistry(ref string) bool {
+	host, _, found := strings.Cut(ref, "/")
+	return found && (host == "localhost" || strings.ContainsAny(host, ".:"))
+}

@@ -42,7 +42,7 @@ func (r *Runtime) pull(ctx context.Context, ref string) (images.Image, error) {
 	if err != nil {
 		return images.Image{}, &sandbox.ImageError{Image: ref, Fault: sandbox.ImageInvalid, Detail: oneLine(err.Error())}
 	}
-	if !namesRegistry(ref) {
+	if !sandbox.NamesRegistry(ref) {
 		return images.Image{}, &sandbox.ImageError{
 			Image: ref, Fault: sandbox.ImageAbsent,
 			Detail: "it names no registry; import its archive (--images), or write the registry's host into the reference",
@@ -69,15 +69,6 @@ func (r *Runtime) pull(ctx context.Context, ref string) (images.Image, error) {
 		}
 		return res.Val.(images.Image), nil
 	}
-}
-
-// namesRegistry reports whether a reference says where to pull from. Others are
-// never completed with a public registry, as is the custom: a name like
-// local/tool:1 belongs to somebody there, and what they put under it would run
-// here in place of the image that nobody imported.
-func namesRegistry(ref string) bool {
-	host, _, found := strings.Cut(ref, "/")
-	return found && (host == "localhost" || strings.ContainsAny(host, ".:"))
 }
 
 // fetch asks what the name means, and gets what is missing of it. Unpacking is
