@@ -32,7 +32,6 @@ done
 refuse "a value with a misspelt name" render -f ci/trial.yaml --set dispatcher.replicaz=2
 refuse "a value that is no number" render -f ci/trial.yaml --set-string dispatcher.replicas=two
 refuse "a fleet without tokens" render -f ci/trial.yaml --set auth.tokens=
-refuse "a fleet without tools" render -f ci/trial.yaml --set tools.files=null
 refuse "a fleet without NATS" render -f ci/trial.yaml --set nats.inChart.enabled=false
 refuse "two workers on one node's containerd" render -f ci/host.yaml --set worker.kind=Deployment
 refuse "a signing key that can be guessed" render -f ci/trial.yaml --set auth.signingKey=short

@@ -40,20 +40,13 @@ app.kubernetes.io/component: {{ last . }}
 {{- end -}}
 {{- end -}}
 
+{{/* The ConfigMap with tool files, or nothing. */}}
 {{- define "toolfleet.toolsConfigMap" -}}
 {{- if .Values.tools.existingConfigMap -}}
 {{ .Values.tools.existingConfigMap }}
 {{- else if .Values.tools.files -}}
 {{ include "toolfleet.name" . }}-tools
-{{- else -}}
-{{- fail "a fleet needs tools: give tool files in tools.files, or name a ConfigMap in tools.existingConfigMap" -}}
 {{- end -}}
-{{- end -}}
-
-{{/* What makes pods start anew: whatever they read only when they start. */}}
-{{- define "toolfleet.checksums" -}}
-checksum/tools: {{ toJson .Values.tools | sha256sum }}
-checksum/auth: {{ toJson .Values.auth | sha256sum }}
 {{- end -}}
 
 {{- define "toolfleet.natsURL" -}}

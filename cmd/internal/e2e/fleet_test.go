@@ -27,9 +27,12 @@ func TestFleet(t *testing.T) {
 	t.Run("Accepted", n.accepted)
 	t.Run("Rights", n.rights)
 	t.Run("Nesting", n.nesting)
+	t.Run("Catalogue", n.catalogue)
 	t.Run("Changes", n.changes)
 	t.Run("Host", n.host)
 	t.Run("Uninstall", n.uninstall)
+	t.Run("Elsewhere", n.elsewhere)
+	t.Run("Cluster", n.cluster)
 }
 
 // install wants a result within a minute of the installation.
@@ -128,6 +131,20 @@ func (n *node) nesting(t *testing.T) {
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// catalogue adds a tool to the release, and wants it to be served without any pod
+// starting anew.
+func (n *node) catalogue(t *testing.T) {
+	before := n.fleet(t, "get", "pods", "-o", "name")
+	n.helm(t, append([]string{"upgrade", release, chart, "--values=testdata/more-tools.yaml"}, values...)...)
+	c := n.caller(t)
+	eventually(t, 2*time.Minute, "a new tool is served", func() error {
+		return c.call(t.Context(), fmt.Sprint("new-", time.Now().UnixNano()), "word-count", map[string]any{"text": "one two"})
+	})
+	if err := want(n.fleet(t, "get", "pods", "-o", "name"), strings.TrimSpace(before)); err != nil {
+		t.Errorf("the pods are others: %v", err)
 	}
 }
 

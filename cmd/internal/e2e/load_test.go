@@ -35,10 +35,15 @@ func (n *node) caller(t *testing.T) *caller {
 // errUnanswered says that a call is taken and has not ended.
 var errUnanswered = errors.New("the call has not ended")
 
-// ask makes the call named key, or asks for it when it was made before: an error
-// means that it has to be asked for again.
+// ask counts down in the call named key; see [caller.call].
 func (c *caller) ask(ctx context.Context, key string, from int) error {
-	body, err := json.Marshal(map[string]any{"tool": "countdown", "arguments": map[string]int{"from": from}})
+	return c.call(ctx, key, "countdown", map[string]any{"from": from})
+}
+
+// call makes the call named key, or asks for it when it was made before: an error
+// means that it has to be asked for again.
+func (c *caller) call(ctx context.Context, key, tool string, arguments map[string]any) error {
+	body, err := json.Marshal(map[string]any{"tool": tool, "arguments": arguments})
 	if err != nil {
 		return err
 	}

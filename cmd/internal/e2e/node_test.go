@@ -187,6 +187,7 @@ clusterDNS: [%[2]s]
 clusterDomain: cluster.local
 resolvConf: %[3]s
 volumePluginDir: %[4]s
+syncFrequency: 5s
 imageGCHighThresholdPercent: 100
 evictionHard: {memory.available: 100Mi, nodefs.available: 1%%, imagefs.available: 1%%}
 `, pki.dir, dns, n.path("resolv.conf"), n.path("plugins")),
