@@ -38,7 +38,7 @@ const (
 	maxDisk    = Bytes(1 << 40)
 	maxOutput  = Bytes(64 << 20) // a worker holds it in memory
 	maxWarm    = 1024
-	maxImage   = 255 // bytes of the reference
+	maxImage   = 255     // bytes of the reference
 	sandboxIDs = 1 << 16 // ids inside a sandbox's user namespace
 )
 
@@ -49,13 +49,6 @@ type validator struct {
 
 func (v *validator) fault(field, format string, args ...any) {
 	v.problems = append(v.problems, Problem{Field: field, Message: fmt.Sprintf(format, args...)})
-}
-
-// unbuilt refuses a part of the design that the fleet cannot do yet.
-func (v *validator) unbuilt(refuse bool, field, what string) {
-	if refuse {
-		v.fault(field, "%s is not supported yet", what)
-	}
 }
 
 // oneOf checks a closed choice.
@@ -86,7 +79,9 @@ func (s *Spec) Validate() error {
 	v.annotations(s)
 	v.limits(s)
 	v.access(s)
-	v.notBuilt(s)
+	v.network(s)
+	v.secrets(s)
+	v.files(s)
 	if raw, err := json.Marshal(s); err != nil {
 		v.fault("", "cannot be written as JSON: %v", err)
 	} else if len(raw) > MaxSpec {
@@ -251,13 +246,6 @@ func (v *validator) access(s *Spec) {
 			v.fault(field, "names %q twice", tenant)
 		}
 	}
-}
-
-// notBuilt refuses what is in the design and not in the fleet.
-func (v *validator) notBuilt(s *Spec) {
-	v.network(s)
-	v.secrets(s)
-	v.files(s)
 }
 
 func isObject(raw json.RawMessage) bool {
