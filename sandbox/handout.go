@@ -112,7 +112,7 @@ func (p *Pool) drop(sb *Sandbox) {
 func (p *Pool) startCold(ctx context.Context, spec Spec, sh *shelf, cold func(context.Context) error) (sb *Sandbox, err error) {
 	began := time.Now()
 	if err = cold(ctx); err == nil {
-		sb, err = p.open(ctx, spec, false)
+		sb, err = p.open(ctx, p.newID(), spec, false)
 	}
 	p.mu.Lock()
 	p.cold--
@@ -164,10 +164,10 @@ func (p *Pool) wants(sh *shelf, sb *Sandbox, now time.Time) bool {
 	return sh.have() < sh.places && p.roomLeft().fits(sh)
 }
 
-// open starts a sandbox under a new id.
-func (p *Pool) open(ctx context.Context, spec Spec, refill bool) (*Sandbox, error) {
+// open starts a sandbox under an id that is new.
+func (p *Pool) open(ctx context.Context, id string, spec Spec, refill bool) (*Sandbox, error) {
 	began := time.Now()
-	sb, err := Open(ctx, p.cfg.Runtime, p.newID(), spec)
+	sb, err := Open(ctx, p.cfg.Runtime, id, spec)
 	if p.cfg.OnStart != nil {
 		p.cfg.OnStart(PoolStart{Spec: spec, Refill: refill, Took: time.Since(began), Err: err})
 	}

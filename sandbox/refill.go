@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 )
@@ -162,8 +163,8 @@ func (p *Pool) gap(sh *shelf, now time.Time) time.Duration {
 func (p *Pool) refill(ctx context.Context, sh *shelf) {
 	startCtx, cancel := context.WithTimeout(ctx, p.cfg.StartTimeout)
 	defer cancel()
-	began := time.Now()
-	sb, err := p.open(startCtx, sh.spec, true)
+	id, began := p.newID(), time.Now()
+	sb, err := p.open(startCtx, id, sh.spec, true)
 	now := time.Now()
 
 	p.mu.Lock()
@@ -171,11 +172,16 @@ func (p *Pool) refill(ctx context.Context, sh *shelf) {
 	sh.starting--
 	wanted := ctx.Err() == nil && len(sh.warm) < sh.max // Want may have changed its mind
 	var pause time.Duration
+	was := sh.fault
 	switch {
-	case err != nil:
+	case err != nil && ctx.Err() == nil:
 		pause = sh.retry.NextBackOff()
-		sh.notBefore = now.Add(pause)
-	case wanted:
+		sh.notBefore, sh.fault = now.Add(pause), strings.ReplaceAll(err.Error(), id, "")
+	case err == nil:
+		sh.fault = ""
+	}
+	is := sh.fault
+	if err == nil && wanted {
 		sh.retry.Reset()
 		sh.demand.started(now.Sub(began))
 		sh.warm = append(sh.warm, kept{sb, now})
@@ -184,9 +190,13 @@ func (p *Pool) refill(ctx context.Context, sh *shelf) {
 	p.wake()
 
 	switch {
-	case err != nil && ctx.Err() == nil:
-		p.cfg.Logger.Warn("warm sandbox not started", "image", sh.spec.Image, "error", err, "pause", pause)
-	case err == nil && !wanted:
+	case is == was: // what lasts is told once
+	case is == "":
+		p.cfg.Logger.Info("warm sandboxes are started again", "image", sh.spec.Image)
+	default:
+		p.cfg.Logger.Warn("warm sandbox not started; it is tried again", "image", sh.spec.Image, "error", err, "pause", pause)
+	}
+	if err == nil && !wanted {
 		p.dispose(sb)
 	}
 }

@@ -25,6 +25,7 @@ type shelf struct {
 	lacking   time.Time // since when there are too few; zero when there are not
 	retry     *backoff.ExponentialBackOff
 	notBefore time.Time // of the next refill, after one that failed
+	fault     string    // why the last refill failed, without its sandbox's id; "" when it did not
 }
 
 // kept is a sandbox on a shelf.
