@@ -54,63 +54,82 @@ const (
 	keepInterval = 10 * time.Minute
 )
 
+// imageStore is what images does with a runtime. *containerd.Runtime is one.
+type imageStore interface {
+	Ensure(ctx context.Context, ref, pull string) (digest string, err error)
+	KeepImages(ctx context.Context, uses map[string][]string, unused time.Duration) (removed []string, err error)
+}
+
 // images has the images of the worker's tools at hand.
 type images struct {
-	runtime *containerd.Runtime
+	runtime imageStore
 	unused  time.Duration
 	logger  *slog.Logger
 
 	ready atomic.Bool // whether the first pulls have ended, see firstPulls
 
-	mu    sync.Mutex          // guards tools
+	mu    sync.Mutex          // guards what follows
 	tools map[string][]string // names of tools, by image
+	asked map[want]string     // what tools want that was asked for: "" is ready, else why not
 }
 
-// Prepull has the images of tools ready to run: it pulls what their policies ask for, a few at a time, and returns
-// when it is done. An image that cannot be had is told in the log and in the
-// error, and each call of its tools tries again. From now on the images of
-// these tools are kept, and no longer those of the tools before.
-func (i *images) Prepull(ctx context.Context, tools []catalog.Spec) error {
-	type want struct{ ref, pull string }
-	wants, users := map[want]bool{}, map[string][]string{}
-	for i := range tools {
-		t := &tools[i]
-		wants[want{t.Image, t.Pull}] = true
-		users[t.Image] = append(users[t.Image], t.Name)
-	}
+// want is an image and how it is had.
+type want struct{ ref, pull string }
+
+// Prepull has the images of tools ready to run: it pulls what their policies ask
+// for and was not ready before, a few at a time, and returns when it is done. An
+// image that cannot be had is told in the log, once for each reason, and each
+// call of its tools tries again. From now on the images of these tools are kept,
+// and no longer those of the tools before.
+func (i *images) Prepull(ctx context.Context, tools []catalog.Spec) {
+	users, asked, missing := map[string][]string{}, map[want]string{}, map[want]bool{}
 	i.mu.Lock()
-	i.tools = users
+	for n := range tools {
+		w := want{tools[n].Image, tools[n].Pull}
+		users[w.ref] = append(users[w.ref], tools[n].Name)
+		why, known := i.asked[w]
+		if known {
+			asked[w] = why
+		}
+		if !known || why != "" {
+			missing[w] = true
+		}
+	}
+	i.tools, i.asked = users, asked
 	i.mu.Unlock()
 
 	var g errgroup.Group
 	g.SetLimit(pullsAtOnce)
-	errs := make(chan error, len(wants))
-	for w := range wants {
-		g.Go(func() error {
-			began := time.Now()
-			digest, err := i.runtime.Ensure(ctx, w.ref, w.pull)
-			if err != nil {
-				errs <- err
-				if ctx.Err() == nil {
-					i.logger.Warn("an image is not ready; calls of its tools try again", "image", w.ref, "tools", strings.Join(users[w.ref], " "), "error", err)
-				}
-				return nil
-			}
-			i.logger.Debug("image ready", "image", w.ref, "digest", digest, "took", time.Since(began))
-			return nil
-		})
+	for w := range missing {
+		g.Go(func() error { i.prepull(ctx, w, users[w.ref]); return nil })
 	}
 	_ = g.Wait()
-	close(errs)
-	var failed []error
-	for err := range errs {
-		failed = append(failed, err)
-	}
 	if ctx.Err() == nil {
 		i.ready.Store(true)
 		i.keep(ctx)
 	}
-	return errors.Join(failed...)
+}
+
+// prepull has one image ready, and tells what is new about it.
+func (i *images) prepull(ctx context.Context, w want, users []string) {
+	began := time.Now()
+	digest, err := i.runtime.Ensure(ctx, w.ref, w.pull)
+	if err != nil && ctx.Err() != nil {
+		return
+	}
+	why := ""
+	if err != nil {
+		why = err.Error()
+	}
+	i.mu.Lock()
+	was := i.asked[w]
+	i.asked[w] = why
+	i.mu.Unlock()
+	if err == nil {
+		i.logger.Debug("image ready", "image", w.ref, "digest", digest, "took", time.Since(began))
+	} else if why != was {
+		i.logger.Warn("an image is not ready; calls of its tools try again", "image", w.ref, "tools", strings.Join(users, " "), "error", err)
+	}
 }
 
 // run ends the wait for the first pulls and keeps the house, until ctx is done.

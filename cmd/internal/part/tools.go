@@ -38,7 +38,7 @@ func (w *Worker) prepull(ctx context.Context) error {
 		done := make(chan struct{})
 		go func() { // ends with pulling, and is waited for
 			defer close(done)
-			_ = w.images.Prepull(pulling, w.mine(state)) // it is in the log
+			w.images.Prepull(pulling, w.mine(state))
 		}()
 		select {
 		case <-changed:
