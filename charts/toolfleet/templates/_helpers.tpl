@@ -1,5 +1,6 @@
+{{/* Short enough for a StatefulSet's pods, which bear it in a label with a digest. */}}
 {{- define "toolfleet.name" -}}
-{{- printf "%s%s" (.Release.Name | trunc 40 | trimSuffix "-") (ternary "" "-toolfleet" (contains "toolfleet" .Release.Name)) -}}
+{{- printf "%s%s" (.Release.Name | trunc 30 | trimSuffix "-") (ternary "" "-toolfleet" (contains "toolfleet" .Release.Name)) -}}
 {{- end -}}
 
 {{/* Labels of everything; those that select come from the next. Takes a list: the
