@@ -34,6 +34,9 @@ type host struct {
 func startAgent(t *testing.T, path string) *host {
 	t.Helper()
 	dir := sandboxtest.PublicDir(t)
+	if err := os.Mkdir(filepath.Join(dir, "out"), 0o700); err != nil { // as a runtime makes it
+		t.Fatal(err)
+	}
 	cmd := exec.CommandContext(t.Context(), path, "-workspace", dir, "-home", dir, "-tmp", dir)
 	theirs, stdin, err := os.Pipe()
 	if err != nil {
