@@ -82,6 +82,13 @@ escape: setup ## let a hostile tool loose in real sandboxes: each runtime that i
 	@bin/toolfleet image build sandbox/sandboxtest/escape --tag local/escape:1 --output bin/escape.tar >&2
 	@bin/toolfleet escape
 
+.PHONY: egress
+egress: setup ## let a hostile tool try to reach what its network does not allow: each runtime, each isolation
+	@toolchain/packages.sh iproute2 >&2
+	@toolchain/build.sh runsc >&2
+	@bin/toolfleet image build sandbox/sandboxtest/egress --tag local/egress:1 --output bin/egress.tar >&2
+	@bin/toolfleet egress
+
 .PHONY: test-cgroup2
 test-cgroup2: setup tool-images ## the sandbox's tests on cgroup v2, in a kernel of their own
 	@toolchain/cgroup2/run.sh

@@ -139,7 +139,7 @@ func (s *streams) open(id uint32, listener int) error {
 	go func() {
 		defer s.serving.Done()
 		defer func() { <-s.slots }()
-		defer c.Close()
+		defer func() { _ = c.Close() }() // mostly closed by then
 		s.Serve(c.ctx, listener, c)
 	}()
 	return nil

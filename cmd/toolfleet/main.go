@@ -41,6 +41,7 @@ type commands struct {
 	Bench    BenchCmd    `cmd:"" help:"Measure a fleet beside bare containers."`
 	BenchBus BenchBusCmd `cmd:"" help:"Measure what a call costs beside its sandbox."`
 	Escape   EscapeCmd   `cmd:"" help:"Try to break out of this machine's sandboxes."`
+	Egress   EgressCmd   `cmd:"" help:"Let a hostile tool try to reach what its network does not allow."`
 	NATS     NATSCmd     `cmd:"" name:"nats" help:"Run one NATS server from a configuration of its own."`
 
 	Version kong.VersionFlag `help:"Print the version."`

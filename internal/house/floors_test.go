@@ -66,6 +66,7 @@ var floors = map[string]int{
 	"cmd/internal/client": 7,
 	"cmd/internal/part":   7,
 	"cmd/internal/escape": 7,
+	"cmd/internal/egress": 7,
 	"cmd/internal/bench":  8,
 	"cmd/internal/chaos":  8,
 
@@ -73,6 +74,7 @@ var floors = map[string]int{
 	"examples":                   9,
 	"sandbox/sandboxtest/probe":  9,
 	"sandbox/sandboxtest/escape": 9,
+	"sandbox/sandboxtest/egress": 9,
 	"worker/mcp/testserver":      9,
 	"internal/house":             9,
 	"deploy/images":              9,

@@ -24,7 +24,7 @@ const (
 // there. And it is complete: each attempt proves something.
 func TestThreatModelIsProven(t *testing.T) {
 	var attempts []string
-	for _, pattern := range []string{"sandbox/sandboxtest/escape/*.go", "cmd/internal/escape/*.go"} {
+	for _, pattern := range []string{"sandbox/sandboxtest/escape/*.go", "cmd/internal/escape/*.go", "sandbox/sandboxtest/egress/*.go", "cmd/internal/egress/*.go"} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)

@@ -223,10 +223,12 @@ func (c *connection) lingerNot() {
 func (c *connection) fail() {
 	c.mu.Lock()
 	was := c.over
-	c.over, c.pending = true, nil
-	c.changed.Broadcast()
+	if !was {
+		c.over, c.pending = true, nil
+		c.changed.Broadcast()
+		_ = c.file.SetDeadline(time.Unix(1, 0))
+	}
 	c.mu.Unlock()
-	_ = c.file.SetDeadline(time.Unix(1, 0))
 	if !was {
 		_ = c.s.send(wire.KindReset, wire.StreamPayload(c.id))
 	}

@@ -103,7 +103,7 @@ func (l listener) accept() (fd int, err error) {
 	}
 	waited := l.conn.Read(func(s uintptr) bool {
 		try(s)
-		return err != unix.EAGAIN //nolint:errorlint // a system call's own error, once for each wait
+		return err != unix.EAGAIN
 	})
 	if waited != nil {
 		if gone := l.conn.Control(try); gone != nil || errors.Is(err, unix.EAGAIN) {
@@ -117,7 +117,7 @@ func (l listener) accept() (fd int, err error) {
 func (l listener) receive(buf []byte) (n int, from unix.Sockaddr, err error) {
 	waited := l.conn.Read(func(s uintptr) bool {
 		n, from, err = unix.Recvfrom(int(s), buf, 0)
-		return err != unix.EAGAIN //nolint:errorlint // as above
+		return err != unix.EAGAIN
 	})
 	if waited != nil {
 		return 0, nil, errStopped

@@ -42,6 +42,15 @@ func (s *suite) testListeners(t *testing.T) {
 			t.Errorf("the tool got %q", got)
 		}
 	})
+	t.Run("WrittenBeforeTheClose", func(t *testing.T) {
+		exit := s.run(t, s.listening(func(_ context.Context, _ int, conn *sandbox.Stream) {
+			_, _ = conn.Write(make([]byte, 60<<10))
+			_ = conn.Close()
+		}, "exchange", "tcp", echoAddress, "anybody?"), sandbox.Sink{})
+		if len(exit.Stdout) != 60<<10 {
+			t.Errorf("the tool got %d bytes: %.100q", len(exit.Stdout), exit.Stdout)
+		}
+	})
 	t.Run("NothingElseListens", func(t *testing.T) {
 		exit := s.run(t, s.listening(echo, "exchange", "tcp", "127.84.1.9:443", "anybody?"), sandbox.Sink{})
 		if got := string(exit.Stdout); !strings.Contains(got, "refused") {

@@ -70,7 +70,7 @@ func (u *conn) spend(n int) error {
 	u.c.mu.Unlock()
 	if spent {
 		u.over.Store(true)
-		_ = u.TCPConn.SetDeadline(time.Unix(1, 0))
+		_ = u.SetDeadline(time.Unix(1, 0))
 		return errSpent
 	}
 	for n > 0 {

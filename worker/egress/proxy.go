@@ -67,7 +67,7 @@ func (b *buffered) WriteTo(w io.Writer) (int64, error) {
 func (c *Call) serveHTTP(ctx context.Context, conn net.Conn) {
 	l := &one{conn: conn, addr: conn.LocalAddr(), over: make(chan struct{})}
 	s := &http.Server{
-		Handler: c.handler(), ReadHeaderTimeout: greetTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
+		Handler: c.handler(l.end), ReadHeaderTimeout: greetTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
 		ErrorLog:    log.New(io.Discard, "", 0),
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnState: func(_ net.Conn, state http.ConnState) {
@@ -76,22 +76,11 @@ func (c *Call) serveHTTP(ctx context.Context, conn net.Conn) {
 			}
 		},
 	}
-	// After a CONNECT the connection is no longer the server's, and its handler
-	// ends the listener when it has returned. So Serve returns after all else.
-	s.Handler = ending(s.Handler, l.end)
+	// A tunnel is no longer the server's, and whoever carries it ends the listener
+	// behind it. So Serve returns after all else.
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
 	defer stop()
 	_ = s.Serve(l)
-}
-
-// ending calls end after a CONNECT.
-func ending(h http.Handler, end func()) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.ServeHTTP(w, r)
-		if r.Method == http.MethodConnect {
-			end()
-		}
-	})
 }
 
 // one is a listener of one connection.
@@ -116,8 +105,8 @@ func (l *one) Accept() (net.Conn, error) {
 func (l *one) Close() error   { return nil }
 func (l *one) Addr() net.Addr { return l.addr }
 
-// handler answers a proxy's requests.
-func (c *Call) handler() http.Handler {
+// handler answers a proxy's requests, and calls end behind a tunnel.
+func (c *Call) handler(end func()) http.Handler {
 	forward := &httputil.ReverseProxy{
 		// The target decides what the Host header says, not the client.
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -130,7 +119,7 @@ func (c *Call) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Method == http.MethodConnect:
-			c.connectHTTP(w, r)
+			c.connectHTTP(w, r, end)
 		case r.URL.Scheme == "http" && r.URL.Host != "":
 			forward.ServeHTTP(w, r)
 		default:
@@ -141,6 +130,7 @@ func (c *Call) handler() http.Handler {
 
 // refuse says why a connection was not made.
 func refuse(w http.ResponseWriter, err error) {
+	w.Header().Set("Connection", "close")
 	var d *Denial
 	if errors.As(err, &d) && d.Reason != reasonFailed && d.Reason != reasonName {
 		http.Error(w, "The fleet refuses this connection: "+d.Detail+".", http.StatusForbidden)
@@ -149,8 +139,8 @@ func refuse(w http.ResponseWriter, err error) {
 	http.Error(w, "The connection could not be made: "+err.Error()+".", http.StatusBadGateway)
 }
 
-// connectHTTP makes a tunnel.
-func (c *Call) connectHTTP(w http.ResponseWriter, r *http.Request) {
+// connectHTTP makes a tunnel, carries it, and calls end.
+func (c *Call) connectHTTP(w http.ResponseWriter, r *http.Request, end func()) {
 	up, err := c.Dial(r.Context(), "tcp", r.Host)
 	if err != nil {
 		refuse(w, err)
@@ -161,10 +151,11 @@ func (c *Call) connectHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = up.Close()
 		return
 	}
+	defer end()
 	_ = raw.SetDeadline(time.Time{})
 	tool := raw.(*buffered) //nolint:forcetypeassert // what serveHTTP was given
 	if n := ahead.Reader.Buffered(); n > 0 {
-		early, _ := ahead.Reader.Peek(n)
+		early, _ := ahead.Peek(n)
 		tool = &buffered{Stream: tool.Stream, r: bufio.NewReader(io.MultiReader(bytes.NewReader(early), tool.r))}
 		_, _ = tool.r.Peek(n)
 	}

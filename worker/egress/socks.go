@@ -119,7 +119,7 @@ func readCounted(r io.Reader, first byte) ([]byte, error) {
 }
 
 func readHost(r io.Reader, kind byte) (string, error) {
-	size := 0
+	var size int
 	switch kind {
 	case socksIPv4:
 		size = 4

@@ -46,8 +46,7 @@ func exchange(args []string) int {
 }
 
 func failed(err error) int {
-	var errno syscall.Errno
-	if errors.As(err, &errno) {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		err = errno
 	}
 	fmt.Println("failed:", err)
