@@ -62,6 +62,7 @@ func (n network) env() []string {
 // report tells the result where the tool went.
 func (n network) report(e *call.Execution) {
 	if n.call != nil {
+		n.closeProxies() // a connection is counted when it is over
 		e.Egress, e.EgressMore = n.call.Report()
 	}
 }
@@ -70,8 +71,12 @@ func (n network) close() {
 	if n.call == nil {
 		return
 	}
+	n.closeProxies()
+	n.call.Close()
+}
+
+func (n network) closeProxies() {
 	for _, p := range n.proxies {
 		p.Close()
 	}
-	n.call.Close()
 }

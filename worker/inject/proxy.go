@@ -58,15 +58,16 @@ type Redactor interface {
 // concurrent use.
 type Proxy struct {
 	cfg       Config
+	conns     *conns
 	transport *http.Transport
 	reverse   *httputil.ReverseProxy
 }
 
 // New makes a proxy. Call Close when the call has ended.
 func New(cfg Config) *Proxy {
-	p := &Proxy{cfg: cfg}
+	p := &Proxy{cfg: cfg, conns: &conns{dial: cfg.Dial}}
 	p.transport = &http.Transport{
-		DialContext:            cfg.Dial,
+		DialContext:            p.conns.dialContext,
 		TLSClientConfig:        &tls.Config{ServerName: cfg.Host, RootCAs: cfg.Roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    connectTime,
 		ResponseHeaderTimeout:  answerTime,
@@ -81,8 +82,11 @@ func New(cfg Config) *Proxy {
 	return p
 }
 
-// Close closes the connections to the host that nobody uses.
-func (p *Proxy) Close() { p.transport.CloseIdleConnections() }
+// Close closes the connections to the host. No Serve may run any more.
+func (p *Proxy) Close() {
+	p.transport.CloseIdleConnections()
+	p.conns.closeAll()
+}
 
 // Serve serves one connection of the tool until it ends or ctx does, and closes
 // it.
