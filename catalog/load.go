@@ -10,22 +10,15 @@ import (
 	"strings"
 )
 
-// LoadFile reads the tool that a file declares. The error is [Problems] with
-// the file's name and lines, all that were found.
-func LoadFile(name string) (Spec, error) {
-	return loadFrom(name, func() (fs.File, error) { return openPlain(name) })
-}
-
 // LoadDir reads every tool below dir: the files named tool.yaml or
-// *.tool.yaml, in lexical order. Directories whose name begins with a dot are
+// *.tool.yaml, in lexical order, each with the tools of [ParseAll]. Directories whose name begins with a dot are
 // passed over (so a mounted Kubernetes ConfigMap, which keeps its files twice,
 // is read once), and a symbolic link is followed only within dir. The error is
-// [Problems] over all files; two files that declare the same name are one.
+// [Problems] over all files; a name that is declared twice is one.
 func LoadDir(dir string) ([]Spec, error) { return Load(dir) }
 
-// Load reads the tools of files and directories together, as [LoadFile] and
-// [LoadDir] do: every fault of all of them is told, and a name that two of them
-// declare is one.
+// Load reads the tools of files and directories together, as [LoadDir] does: every
+// fault of all of them is told, and a name that is declared twice is one.
 func Load(paths ...string) ([]Spec, error) {
 	located, err := load(paths...)
 	if err != nil {
@@ -74,14 +67,14 @@ func load(paths ...string) ([]located, error) {
 
 // add reads one file.
 func (l *loader) add(file string, open func() (fs.File, error)) {
-	s, err := loadFrom(file, open)
-	faults, bad := errors.AsType[Problems](err)
-	switch {
-	case bad:
-		l.problems = append(l.problems, faults...)
-	case l.files[s.Name] != "":
-		l.problems = append(l.problems, Problem{File: file, Field: "name", Message: fmt.Sprintf("%q is declared already, in %s", s.Name, l.files[s.Name])})
-	default:
+	specs, err := loadFrom(file, open)
+	faults, _ := errors.AsType[Problems](err)
+	l.problems = append(l.problems, faults...)
+	for _, s := range specs {
+		if at := l.files[s.Name]; at != "" {
+			l.problems = append(l.problems, Problem{File: file, Field: "name", Message: fmt.Sprintf("%q is declared already, in %s", s.Name, at)})
+			continue
+		}
 		l.files[s.Name] = file
 		l.tools = append(l.tools, located{s, s.Digest(), file})
 	}
@@ -150,23 +143,24 @@ func openPlain(path string) (fs.File, error) {
 }
 
 // loadFrom parses what open yields and puts the file's name on every problem.
-func loadFrom(name string, open func() (fs.File, error)) (Spec, error) {
-	s, err := func() (Spec, error) {
+// The error is [Problems].
+func loadFrom(name string, open func() (fs.File, error)) ([]Spec, error) {
+	specs, err := func() ([]Spec, error) {
 		f, err := open()
 		if err != nil {
-			return Spec{}, Problems{{Message: err.Error()}}
+			return nil, Problems{{Message: err.Error()}}
 		}
 		defer f.Close()
 		data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 		if err != nil {
-			return Spec{}, Problems{{Message: err.Error()}}
+			return nil, Problems{{Message: err.Error()}}
 		}
-		return Parse(data)
+		return ParseAll(data)
 	}()
 	if faults, ok := errors.AsType[Problems](err); ok {
 		for i := range faults {
 			faults[i].File = name
 		}
 	}
-	return s, err
+	return specs, err
 }

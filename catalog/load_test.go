@@ -3,6 +3,7 @@ package catalog
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -289,6 +290,30 @@ func write(t *testing.T, dir, name, text string) {
 	}
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A file may declare several tools, as programs with several describe themselves;
+// lines are the file's, and every document is judged.
+func TestLoadSeveralOfAFile(t *testing.T) {
+	dir := t.TempDir()
+	second := strings.Replace(minimal, "name: t", "name: u", 1)
+	write(t, dir, "tool.yaml", "---\n"+minimal+"---\n"+second+"---\n# and nothing\n")
+	specs, err := LoadDir(dir)
+	if err != nil || len(specs) != 2 || specs[0].Name != "t" || specs[1].Name != "u" {
+		t.Errorf("%d tools, %v", len(specs), err)
+	}
+	write(t, dir, "tool.yaml", minimal+"colour: red\n---\n"+second+"colour: blue\n---\n- a list\n")
+	write(t, dir, "b.tool.yaml", minimal+"---\n"+minimal)
+	_, err = LoadDir(dir)
+	for _, want := range []string{"tool.yaml:7: colour: unknown", "tool.yaml:15: colour: unknown", "tool.yaml:17: is a list; expected a tool", `b.tool.yaml: name: "t" is declared already, in ` + filepath.Join(dir, "b.tool.yaml")} {
+		if !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%q is not in:\n%v", want, err)
+		}
+	}
+	many := strings.Repeat("a: 1\n---\n", 10_000)
+	if _, err := ParseAll([]byte(many)); !strings.Contains(fmt.Sprint(err), "more faults") || len(err.Error()) > 64<<10 {
+		t.Errorf("many documents: %.200v", err)
 	}
 }
 

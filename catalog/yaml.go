@@ -40,14 +40,49 @@ func (d *decoder) fault(n *yaml.Node, field, format string, args ...any) {
 	d.problems = append(d.problems, Problem{Line: n.Line, Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
+// expectedTool says what a tool file should be.
+const expectedTool = "a tool (apiVersion: " + APIVersion + ", kind: " + Kind + ", …)"
+
 // Parse reads one tool's declaration, fills in defaults and validates it. The
 // error is [Problems] with lines and without a file.
 func Parse(data []byte) (Spec, error) {
+	roots, err := documents(data, expectedTool)
+	if err == nil && len(roots) > 1 {
+		err = errors.New("holds more than one document; one tool is expected")
+	}
+	if err != nil {
+		return Spec{}, Problems{syntaxProblem(err)}
+	}
+	return parseTool(roots[0])
+}
+
+// ParseAll reads every tool of a file: one YAML document each, as a program with
+// several tools describes itself. The error is [Problems] over all of them.
+func ParseAll(data []byte) ([]Spec, error) {
+	roots, err := documents(data, expectedTool)
+	if err != nil {
+		return nil, Problems{syntaxProblem(err)}
+	}
+	var specs []Spec
+	var problems Problems
+	for _, root := range roots {
+		s, err := parseTool(root)
+		faults, _ := errors.AsType[Problems](err)
+		problems = append(problems, faults...)
+		specs = append(specs, s)
+	}
+	if len(problems) > 0 {
+		return nil, fewest(problems)
+	}
+	return specs, nil
+}
+
+func parseTool(root *yaml.Node) (Spec, error) {
 	// Defaults come first, so that a value that is written down is judged as
 	// written: "timeout: 0s" is a fault, not thirty seconds.
 	s := Spec{Warm: Warm{Max: 4}}
 	s.SetDefaults()
-	err := Decode(data, "a tool (apiVersion: "+APIVersion+", kind: "+Kind+", …)", &s, func() Problems {
+	err := decode(root, expectedTool, &s, func() Problems {
 		s.imply()
 		s.OutputSchema = dropEmpty(s.OutputSchema)
 		faults, _ := errors.AsType[Problems](s.Validate())
@@ -69,9 +104,20 @@ func Parse(data []byte) (Spec, error) {
 // get the line of their field; one about a field that could not be read is an
 // echo, and is dropped.
 func Decode(data []byte, expected string, v any, check func() Problems) error {
-	root, err := parseYAML(data, expected)
+	roots, err := documents(data, expected)
+	if err == nil && len(roots) > 1 {
+		err = errors.New("holds more than one document; write one a file")
+	}
 	if err != nil {
 		return Problems{syntaxProblem(err)}
+	}
+	return decode(roots[0], expected, v, check)
+}
+
+// decode is Decode for a document.
+func decode(root *yaml.Node, expected string, v any, check func() Problems) error {
+	if root.Kind != yaml.MappingNode {
+		return Problems{{Line: root.Line, Message: fmt.Sprintf("is %s; expected %s", describe(root), expected)}}
 	}
 	d := decoder{lines: map[string]int{}}
 	d.value(root, reflect.ValueOf(v).Elem(), "")
@@ -118,30 +164,27 @@ func syntaxProblem(err error) Problem {
 	return Problem{Line: line, Message: "is not YAML: " + strings.TrimPrefix(text, m[0])}
 }
 
-// parseYAML reads exactly one document, whose root is a mapping.
-func parseYAML(data []byte, expected string) (*yaml.Node, error) {
+// documents reads the YAML documents of a file, without those that are empty. At
+// least one is left.
+func documents(data []byte, expected string) ([]*yaml.Node, error) {
 	if len(data) > maxFile {
 		return nil, fmt.Errorf("is %d bytes long, and at most %d are allowed", len(data), maxFile)
 	}
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	var doc, more yaml.Node
-	switch err := dec.Decode(&doc); {
-	case errors.Is(err, io.EOF):
-		return nil, errors.New("is empty; expected " + expected)
-	case err != nil:
-		return nil, err
+	var roots []*yaml.Node
+	for dec := yaml.NewDecoder(bytes.NewReader(data)); ; {
+		var doc yaml.Node
+		err := dec.Decode(&doc)
+		switch {
+		case errors.Is(err, io.EOF) && roots == nil:
+			return nil, errors.New("is empty; expected " + expected)
+		case errors.Is(err, io.EOF):
+			return roots, nil
+		case err != nil:
+			return nil, err
+		case len(doc.Content) == 1 && doc.Content[0].ShortTag() != "!!null":
+			roots = append(roots, doc.Content[0])
+		}
 	}
-	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, errors.New("holds more than one document; write one a file")
-	}
-	if len(doc.Content) == 0 {
-		return nil, errors.New("is empty; expected " + expected)
-	}
-	root := doc.Content[0]
-	if root.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("is %s; expected %s", describe(root), expected)
-	}
-	return root, nil
 }
 
 // reported says whether field, or something around or inside it, has a fault

@@ -47,7 +47,8 @@ func declare(info Info, image string) ([]byte, error) {
 	return yamlOf(raw)
 }
 
-// describe prints the tool files of the tools, or of the named one.
+// describe prints a file that declares the tools, or the named one: a document for
+// each.
 func (p program) describe(name string) int {
 	var documents [][]byte
 	for _, t := range p.tools {

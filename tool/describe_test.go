@@ -91,6 +91,18 @@ parallel: true
 	}
 }
 
+// All that --describe prints is one file that a fleet loads.
+func TestDescribeIsOneFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "tool.yaml"), []byte(strings.Join(described(t), "---\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	specs, err := catalog.LoadDir(dir)
+	if err != nil || len(specs) != len(tool.Described) {
+		t.Errorf("%d tools, %v", len(specs), err)
+	}
+}
+
 // plainly makes values whose JSON differs in form only equal.
 func plainly(t interface{ Fatal(...any) }, v any) any {
 	raw, err := json.Marshal(v)

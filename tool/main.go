@@ -38,9 +38,9 @@ const (
 // stdin; updates and the result go out as messages on the file descriptor that
 // TOOLFLEET_FD names. Without it, by hand in a terminal, the answer is printed
 // on stdout and progress on stderr. A single tool answers whatever name was
-// called; of several, TOOLFLEET_TOOL chooses. With --describe the tools' files are
-// printed, ready to be loaded by a fleet, and with a name behind it that tool's
-// alone. SIGTERM and SIGINT cancel the function's context,
+// called; of several, TOOLFLEET_TOOL chooses. With --describe the tools are
+// declared in one file, ready to be loaded by a fleet, and with a name behind it
+// that tool alone. SIGTERM and SIGINT cancel the function's context,
 // from the function's first look at it on, and 20 ms after the start at the
 // latest; a signal before that ends the process.
 func Main(tools ...Tool) {
