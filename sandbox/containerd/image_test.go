@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,6 +42,25 @@ func importImage(t *testing.T, rt *containerd.Runtime, ref string, img v1.Image)
 	if err != nil || len(names) != 1 || names[0] != ref {
 		t.Fatalf("imported %q, %v", names, err)
 	}
+}
+
+// TestImportHoldsOneLease: what makes an image ready in the middle of an import
+// does not give the import's lease back.
+func TestImportHoldsOneLease(t *testing.T) {
+	var log bytes.Buffer
+	rt, err := containerd.New(containerd.Config{
+		Address: daemon.Address(), Owner: "one-lease", AgentPath: shell, BinDir: binDir,
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	importImage(t, rt, "local/one-lease:1", shellImage(t, "one lease"))
+	if log.Len() > 0 {
+		t.Errorf("an import has something to say:\n%s", log.String())
+	}
+	forget(t, "local/one-lease:1")
 }
 
 func digestOf(t *testing.T, img v1.Image) string {

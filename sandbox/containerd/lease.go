@@ -18,8 +18,12 @@ const leaseLife = time.Hour
 const labelProcess = "toolfleet.process"
 
 // lease keeps containerd's collector away from what is being made under the
-// context, until done is called.
+// context, until done is called. Under a lease it is that one, which ends when
+// whoever took it is done: an import is not over when its first image is ready.
 func (r *Runtime) lease(ctx context.Context) (_ context.Context, done func(), err error) {
+	if _, held := leases.FromContext(ctx); held {
+		return ctx, func() {}, nil
+	}
 	ctx, _, err = r.client.WithLease(ctx, leases.WithRandomID(), leases.WithExpiration(leaseLife),
 		leases.WithLabels(map[string]string{labelOwner: r.cfg.Owner, labelProcess: r.process}))
 	if err != nil {

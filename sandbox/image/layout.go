@@ -1,9 +1,12 @@
 package image
 
 import (
+	"archive/tar"
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"os"
 	"runtime"
 	"strings"
 
@@ -18,6 +21,51 @@ const (
 
 // maxDepth bounds how many indexes may lie in each other.
 const maxDepth = 4
+
+// Index tells the names of the images in an OCI layout, a plain tar, and the
+// digest of each, as its index has them: nothing of it was checked. It reads no
+// layer. What docker save wrote has no such index.
+func Index(path string) (map[string]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("image: open archive: %w", err)
+	}
+	defer f.Close()
+	for in := tar.NewReader(f); ; { // which seeks over what nobody reads
+		h, err := in.Next()
+		if err != nil {
+			return nil, fmt.Errorf("image: %s: look for %s: %w", path, indexFile, err)
+		}
+		if h.Name != indexFile {
+			continue
+		}
+		index, err := v1.ParseIndexManifest(io.LimitReader(in, maxManifest))
+		if err != nil {
+			return nil, fmt.Errorf("image: %s: %w", path, err)
+		}
+		digests := make(map[string]string, len(index.Manifests))
+		for _, m := range index.Manifests {
+			name := nameOf(m)
+			if name == "" {
+				return nil, fmt.Errorf("image: %s: %w", path, errNoName)
+			}
+			digests[name] = m.Digest.String()
+		}
+		return digests, nil
+	}
+}
+
+// nameOf is the name that an index gives an image, or "". A lone tag, which is
+// what most programs write there, names nothing.
+func nameOf(m v1.Descriptor) string {
+	if name := m.Annotations[annotationName]; name != "" {
+		return name
+	}
+	if name := m.Annotations[annotationRef]; strings.ContainsAny(name, "/:") {
+		return name
+	}
+	return ""
+}
 
 // layout checks an OCI layout from its index down.
 func (c *check) layout() error {
@@ -36,12 +84,9 @@ func (c *check) layout() error {
 		if err := c.manifest(m, 1); err != nil {
 			return err
 		}
-		ref := m.Annotations[annotationName]
+		ref := nameOf(m)
 		if ref == "" {
-			// A lone tag is what most programs write there.
-			if ref = m.Annotations[annotationRef]; !strings.ContainsAny(ref, "/:") {
-				continue
-			}
+			continue
 		}
 		if err := validName(ref); err != nil {
 			return err

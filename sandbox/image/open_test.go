@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -176,6 +177,29 @@ func TestOpen(t *testing.T) {
 	}
 	if err := in.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestIndex: an archive of ours tells what it holds without being read; one that
+// has no such list, or no names in it, is an error.
+func TestIndex(t *testing.T) {
+	digest, err := small(t).Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := image.Index(write(t, archiveOf(t, "local/open:1")...))
+	if want := (map[string]string{"local/open:1": digest.String()}); err != nil || !maps.Equal(got, want) {
+		t.Errorf("got %v, %v; want %v", got, err, want)
+	}
+	for _, file := range []string{
+		write(t, entry{name: "manifest.json", content: "[]"}),
+		write(t, entry{name: "index.json", content: `{"manifests":[{"digest":"sha256:1"}]}`}),
+		write(t, entry{name: "index.json", content: "junk"}),
+		filepath.Join(t.TempDir(), "none.tar"),
+	} {
+		if got, err := image.Index(file); err == nil {
+			t.Errorf("%s: %v", file, got)
+		}
 	}
 }
 
