@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/toolfleet/toolfleet/agui"
 	"github.com/toolfleet/toolfleet/blob"
@@ -87,6 +88,11 @@ func uploaded(uploads []Upload) (n int64) {
 		n += int64(len(u.Data))
 	}
 	return n
+}
+
+// brings tells whether any of uploads has no blob yet; it may have no bytes either.
+func brings(uploads []Upload) bool {
+	return slices.ContainsFunc(uploads, func(u Upload) bool { return u.Blob == nil })
 }
 
 // keep writes the bytes of uploads to their blobs.

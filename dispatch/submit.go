@@ -168,7 +168,7 @@ func (d *Dispatcher) place(ctx context.Context, job *catalog.Job, args string, u
 	if !long {
 		c.Arguments = args
 	}
-	if !long && uploaded(uploads) == 0 || job.Refusal != nil {
+	if !long && !brings(uploads) || job.Refusal != nil {
 		return nil, nil
 	}
 	st, err := d.Log.Look(ctx, results.Ref{Tenant: c.Tenant, Key: c.Key()})

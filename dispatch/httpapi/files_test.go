@@ -68,6 +68,21 @@ func TestFilesOfACall(t *testing.T) {
 	d.wantProblem(d.do("POST", "/v1/calls", `{"tool":"see","arguments":{}}`, "Idempotency-Key: k"), http.StatusConflict)
 }
 
+// TestFilesWithoutBytes: a file of nothing is a file, also when the call brings no
+// other.
+func TestFilesWithoutBytes(t *testing.T) {
+	f := filesFleet(t)
+	d := open(t, f)
+	got := d.call(200, "/v1/calls", `{"tool":"see","arguments":{},"files":[{"name":"a","data":""}]}`)
+	if want := "a text/plain; charset=utf-8 0 " + got.ID + "/1"; got.Result.Content[0].Text != want {
+		t.Errorf("it saw %q, want %q", got.Result.Content[0].Text, want)
+	}
+	info, err := f.Blobs.Stat(t.Context(), blob.ID{Tenant: call.DefaultTenant, Key: call.Key(got.ID), N: 1})
+	if err != nil || info.Size != 0 {
+		t.Errorf("the blob is %+v, %v", info, err)
+	}
+}
+
 // TestFileOfAnEarlierResult: a part of a result is a file of the next call, by
 // its URL, and nobody else's.
 func TestFileOfAnEarlierResult(t *testing.T) {
