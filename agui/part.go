@@ -131,7 +131,7 @@ func (p Part) Validate() error {
 	switch {
 	case p.Source == nil:
 		return errors.New("media part without a source")
-	case p.Source.Value == "":
+	case p.Source.Value == "" && p.Source.Type != SourceData: // a file may be empty
 		return errors.New("source without a value")
 	case p.Source.Type == SourceData && p.Source.MimeType == "":
 		return errors.New("data source without a mimeType")

@@ -32,7 +32,7 @@ func TestMediaOf(t *testing.T) {
 		if got := p.Type + " " + p.Source.MimeType; got != want {
 			t.Errorf("%.20q is %s, want %s", data, got, want)
 		}
-		if data != "" && p.Validate() != nil {
+		if p.Validate() != nil {
 			t.Errorf("%.20q: %v", data, p.Validate())
 		}
 	}

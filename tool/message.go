@@ -236,8 +236,11 @@ func check(p agui.Part) error {
 			return errors.New("the url is not an http or https one")
 		}
 	case agui.SourceData:
-		if _, err := base64.StdEncoding.DecodeString(p.Source.Value); err != nil {
+		switch data, err := base64.StdEncoding.DecodeString(p.Source.Value); {
+		case err != nil:
 			return errors.New("the data is not base64")
+		case len(data) == 0:
+			return errors.New("the data is empty")
 		}
 	}
 	return nil
