@@ -113,14 +113,14 @@ func hooked[T any](ctx context.Context, hook func(context.Context) T) (T, error)
 	defer cancel()
 	ended := make(chan end, 1)
 	go func() {
-		var e end
+		e := end{err: fmt.Errorf("%w: it ended its goroutine", errHook)}
 		defer func() {
 			if v := recover(); v != nil {
 				e.err = fmt.Errorf("%w: panic: %v\n%s", errHook, v, debug.Stack())
 			}
 			ended <- e
 		}()
-		e.value = hook(ctx)
+		e = end{value: hook(ctx)}
 	}()
 	select {
 	case e := <-ended:

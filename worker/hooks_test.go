@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +69,19 @@ func TestAHookMayAppendAndReplace(t *testing.T) {
 	}
 }
 
+// A hook is not passed over because a tool left an empty file.
+func TestAHookSeesAnEmptyFile(t *testing.T) {
+	h := newHouse(t)
+	h.Hooks.After = func(_ context.Context, _ call.Call, _ *catalog.Spec, r call.Result) call.Result {
+		r.Content[0].Text = "checked"
+		return r
+	}
+	r := h.run(h.admit("echo said; : > out/empty"))
+	if len(r.Content) != 2 || r.Content[0].Text != "checked" {
+		t.Errorf("the result holds %+v", r.Content)
+	}
+}
+
 // What the fleet failed at stays the fleet's failure, whatever a hook makes of it.
 func TestAHookDoesNotHideTheFleetsFailure(t *testing.T) {
 	before := call.Failure(call.KindSandboxFailed, "lost")
@@ -92,6 +106,7 @@ func TestHooksAreBounded(t *testing.T) {
 	done := make(chan struct{}, 2)
 	for name, misbehave := range map[string]func(){
 		"panics": func() { panic("at the disco") },
+		"exits":  runtime.Goexit,
 		"hangs":  func() { <-release; done <- struct{}{} },
 	} {
 		t.Run(name, func(t *testing.T) {
