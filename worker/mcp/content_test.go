@@ -127,6 +127,11 @@ func FuzzServer(f *testing.F) {
 		hello + `[{"jsonrpc":"2.0","id":7,"method":"ping"},{"jsonrpc":"2.0","method":"x"}]` + "\n" + `[{"jsonrpc":"2.0","id":2,"result":{}}]`,
 		hello + `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"call","progress":1e308}}`,
 		`{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"m","data":{"supported":["2026-07-28"]}}}` + "\n",
+		hello + `{"jsonrpc":"2.0","id":2,"result":null}`, hello + `{"jsonrpc":"2.0","id":2}`,
+		hello + `{"jsonrpc":"2.0","id":2,"result":{"content":null,"structuredContent":` + strings.Repeat(`{"a":`, 990) + "1" + strings.Repeat("}", 990) + `}}`,
+		hello + `{"jsonrpc":"2.0","id":2,"result":{"content":[null,{"type":"resource","resource":null},{"type":"resource","resource":{"contents":[]}}]}}`,
+		hello + `{"jsonrpc":"2.0","id":2.5,"result":{}}` + "\n" + `{"jsonrpc":"2.0","id":{"a":1},"result":{}}`,
+		hello + `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"m"}}` + "\n" + `{"jsonrpc":"2.0","id":2,"error":null,"result":{"content":"x"}}`,
 		"\x00\xff", "[]", "{}", `{"jsonrpc":"2.0","id":null,"method":"ping"}`,
 	} {
 		f.Add([]byte(seed))
