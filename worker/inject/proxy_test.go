@@ -308,7 +308,7 @@ func TestClientThatSendsNoMore(t *testing.T) {
 		text, _ := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "sent %q", text)
 	})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +317,7 @@ func TestClientThatSendsNoMore(t *testing.T) {
 		{"POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 3\r\n\r\nabc", `sent "abc"`},
 		{"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", "421"},
 	} {
-		tool, err := net.Dial("tcp", l.Addr().String())
+		tool, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
