@@ -43,8 +43,8 @@ func attachments(spec *catalog.Spec, messages []agui.Message, toolCallID string,
 		default:
 			continue
 		}
-		if slices.ContainsFunc(uploads, func(o dispatch.Upload) bool { return o.Name == u.Name }) {
-			u.Name = fmt.Sprintf("%d-%s", i+1, u.Name)
+		for n, name := i+1, u.Name; slices.ContainsFunc(uploads, func(o dispatch.Upload) bool { return o.Name == u.Name }); n++ {
+			u.Name = fmt.Sprintf("%d-%s", n, name) // which may be another's own name
 		}
 		uploads = append(uploads, u)
 	}

@@ -71,6 +71,13 @@ func TestAttachmentsComeAlong(t *testing.T) {
 	if got := s.text("c1"); got != "small.png image/png 1" {
 		t.Errorf("with little room it saw %q", got)
 	}
+	// A name that is made up is no other's.
+	twins := attached("u3", media("image/png", "x", "a.png"), media("image/png", "xx", "3-a.png"), media("image/png", "xxx", "a.png"))
+	s = d.runs(direct, input("thread-3", "run-1", twins, asks("m1", `c1 see {}`)))
+	s.wantSuccess()
+	if got, want := s.text("c1"), "a.png image/png 1\n3-a.png image/png 2\n4-a.png image/png 3"; got != want {
+		t.Errorf("of twins it saw %q, want %q", got, want)
+	}
 	// The conversation in another shape still leads to the same call.
 	messages[3] = attached("u1", agui.Text("look"))
 	s = d.runs(direct, input("thread", "run-2", messages...))
