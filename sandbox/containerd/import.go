@@ -64,7 +64,7 @@ type Image struct {
 }
 
 // Import adds the images of an OCI or Docker archive, unpacks them, and returns
-// their names.
+// their names. After an error every name means what it meant before.
 func (s *ImageStore) Import(ctx context.Context, archive io.Reader) ([]string, error) {
 	ctx, done, err := s.client.WithLease(ctx, leases.WithRandomID(), leases.WithExpiration(leaseLife))
 	if err != nil {
@@ -75,18 +75,10 @@ func (s *ImageStore) Import(ctx context.Context, archive io.Reader) ([]string, e
 		defer cancel()
 		_ = done(ctx) // it expires
 	}()
-	imported, err := importArchive(ctx, s.client, archive)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, meta := range imported {
-		if err := client.NewImage(s.client, meta).Unpack(quiet(ctx), snapshotter); err != nil {
-			return names, unpackError("unpack", meta.Name, err)
-		}
-		names = append(names, meta.Name)
-	}
-	return names, nil
+	return importArchive(ctx, s.client, archive, func(img images.Image) error {
+		_, err := unpack(ctx, s.client, img)
+		return err
+	})
 }
 
 // List lists the images by name.
@@ -117,25 +109,18 @@ func (s *ImageStore) Remove(ctx context.Context, ref string, force bool) (name s
 }
 
 // Import adds the images of an OCI or Docker archive to the store, ready to
-// run, and returns their names.
+// run, and returns their names. After an error every name means what it meant
+// before.
 func (r *Runtime) Import(ctx context.Context, archive io.Reader) ([]string, error) {
 	ctx, done, err := r.lease(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	imported, err := importArchive(ctx, r.client, archive)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, img := range imported {
-		if _, err := r.ensure(ctx, img.Name, pullNever); err != nil {
-			return names, err
-		}
-		names = append(names, img.Name)
-	}
-	return names, nil
+	return importArchive(ctx, r.client, archive, func(img images.Image) error {
+		_, err := r.ensure(ctx, img.Name, pullNever)
+		return err
+	})
 }
 
 // ListImages lists the images of our namespace by name.
@@ -143,8 +128,15 @@ func (r *Runtime) ListImages(ctx context.Context) ([]Image, error) { return list
 
 var errNoImage = errors.New("containerd: import images: the archive holds no named image")
 
-// importArchive needs a lease on ctx.
-func importArchive(ctx context.Context, c *client.Client, archive io.Reader) ([]images.Image, error) {
+// importArchive records the images of an archive and has each made ready. When
+// one cannot be, all of the names go back to what they meant: an archive that is
+// no good here must not take the place of the image that tools run from. It needs
+// a lease on ctx.
+func importArchive(ctx context.Context, c *client.Client, archive io.Reader, ready func(images.Image) error) (names []string, err error) {
+	before, err := c.ImageService().List(ctx)
+	if err != nil {
+		return nil, wrap("list images", err)
+	}
 	imported, err := c.Import(quiet(ctx), archive, client.WithSkipMissing(),
 		client.WithImageLabels(map[string]string{labelOrigin: OriginImported}))
 	if err != nil {
@@ -153,7 +145,30 @@ func importArchive(ctx context.Context, c *client.Client, archive io.Reader) ([]
 	if len(imported) == 0 {
 		return nil, errNoImage
 	}
-	return imported, nil
+	for _, img := range imported {
+		if err := ready(img); err != nil {
+			return nil, errors.Join(err, putBack(ctx, c.ImageService(), before, imported))
+		}
+		names = append(names, img.Name)
+	}
+	return names, nil
+}
+
+// putBack has the names of images mean what they meant before.
+func putBack(ctx context.Context, store images.Store, before, imported []images.Image) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTimeout)
+	defer cancel()
+	var errs []error
+	for _, img := range imported {
+		var err error
+		if i := slices.IndexFunc(before, func(old images.Image) bool { return old.Name == img.Name }); i >= 0 {
+			_, err = store.Update(ctx, before[i], "target", "labels")
+		} else {
+			err = store.Delete(ctx, img.Name)
+		}
+		errs = append(errs, wrapEnd("put back image", err))
+	}
+	return errors.Join(errs...)
 }
 
 func listImages(ctx context.Context, c *client.Client) ([]Image, error) {

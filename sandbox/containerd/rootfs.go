@@ -42,7 +42,7 @@ func (r *Runtime) furnish(ctx context.Context, meta images.Image) (*rootfs, erro
 		return nil, err
 	}
 	defer done()
-	chain, err := r.unpack(ctx, meta)
+	chain, err := unpack(ctx, r.client, meta)
 	if err != nil {
 		return nil, err
 	}
@@ -63,9 +63,9 @@ func (r *Runtime) furnish(ctx context.Context, meta images.Image) (*rootfs, erro
 
 // unpack makes snapshots of the image's layers, unless they are there, and
 // returns the name of the last.
-func (r *Runtime) unpack(ctx context.Context, meta images.Image) (digest.Digest, error) {
-	img := client.NewImage(r.client, meta)
-	if err := r.runsHere(ctx, img); err != nil {
+func unpack(ctx context.Context, c *client.Client, meta images.Image) (digest.Digest, error) {
+	img := client.NewImage(c, meta)
+	if err := runsHere(ctx, img); err != nil {
 		return "", err
 	}
 	if err := img.Unpack(quiet(ctx), snapshotter); err != nil {
@@ -83,7 +83,7 @@ func (r *Runtime) unpack(ctx context.Context, meta images.Image) (digest.Digest,
 
 // runsHere refuses an image whose configuration says that it is made for other
 // machines. A registry's index does so earlier, but a manifest may stand alone.
-func (r *Runtime) runsHere(ctx context.Context, img client.Image) error {
+func runsHere(ctx context.Context, img client.Image) error {
 	config, err := img.Spec(ctx)
 	if err != nil {
 		return unpackError("read", img.Name(), err)
