@@ -45,7 +45,7 @@ type patientTransport struct {
 // [sandbox.ImageError]s without the image's name.
 func (t *patientTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := t.allow(req); err != nil {
-		return nil, unreachable("%s asks for http://%s: %v", req.Method, req.URL.Host, err)
+		return nil, unreachable("it leads to %s://%s: %v", req.URL.Scheme, req.URL.Host, err)
 	}
 	growing := backoff.NewExponentialBackOff(backoff.WithInitialInterval(t.pause), backoff.WithMultiplier(2), backoff.WithMaxElapsedTime(longestTries))
 	wish := &wishedBackOff{BackOff: backoff.WithMaxRetries(growing, moreTries)}
@@ -109,7 +109,7 @@ func bound(req *http.Request, resp *http.Response) error {
 }
 
 func unreachable(format string, args ...any) error {
-	return &sandbox.ImageError{Fault: sandbox.ImageUnreachable, Detail: fmt.Sprintf(format, args...)}
+	return &sandbox.ImageError{Fault: sandbox.ImageUnreachable, Detail: oneLine(fmt.Sprintf(format, args...))}
 }
 
 // wishedBackOff pauses at least as long as the registry asked for.

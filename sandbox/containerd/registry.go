@@ -46,7 +46,7 @@ const (
 type registries struct {
 	cfg       Registries
 	transport *http.Transport
-	client    *http.Client
+	patient   *patientTransport // whose allow is each pull's own
 }
 
 func newRegistries(cfg Registries) (*registries, error) {
@@ -70,8 +70,15 @@ func newRegistries(cfg Registries) (*registries, error) {
 		IdleConnTimeout:       answerTimeout,
 		ForceAttemptHTTP2:     true,
 	}
-	g.client = &http.Client{CheckRedirect: redirect, Transport: &patientTransport{next: &byHost{docker.NewHTTPFallback(g.transport), g.transport}, allow: g.allow, pause: firstPause}}
+	g.patient = &patientTransport{next: &byHost{docker.NewHTTPFallback(g.transport), g.transport}, pause: firstPause}
 	return g, nil
+}
+
+// client makes the requests of one pull from the registry of domain.
+func (g *registries) client(domain string) *http.Client {
+	t := *g.patient
+	t.allow = func(req *http.Request) error { return g.allow(domain, req) }
+	return &http.Client{CheckRedirect: redirect, Transport: &t}
 }
 
 // redirect takes the credentials off a request to another host than the first.
@@ -124,15 +131,23 @@ func isLocal(host string) bool {
 // plain reports whether host is known to be spoken to without TLS.
 func (g *registries) plain(host string) bool { return slices.Contains(g.cfg.PlainHTTP, host) }
 
-var errPlainHTTP = errors.New("plain HTTP is for registries on the loopback interface and those of --registry-http")
+var (
+	errPlainHTTP = errors.New("plain HTTP is for registries on the loopback interface and those of --registry-http")
+	errHome      = errors.New("a registry elsewhere sends nobody to this machine")
+)
 
-// allow judges every request before it is made, also those that a registry
-// sends us on to: for a token, or for a layer.
-func (g *registries) allow(req *http.Request) error {
-	if req.URL.Scheme != "https" && !isLocal(req.URL.Host) && !g.plain(req.URL.Host) {
-		return errPlainHTTP
+// allow judges every request before it is made, also those that the registry of
+// domain sends us on to: for a token, or for a layer. What listens on the loopback
+// interface trusts whoever comes from there, and is no registry's to ask.
+func (g *registries) allow(domain string, req *http.Request) error {
+	local, listed := isLocal(req.URL.Host), g.plain(req.URL.Host)
+	switch {
+	case local && !listed && !isLocal(domain):
+		return errHome
+	case req.URL.Scheme == "https", req.URL.Scheme == "http" && (local || listed):
+		return nil
 	}
-	return nil
+	return errPlainHTTP
 }
 
 // resolver speaks to the registry of one image, for one pull: credentials and
@@ -140,13 +155,14 @@ func (g *registries) allow(req *http.Request) error {
 // token server that it names, never to a host that it redirects to.
 func (g *registries) resolver(ctx context.Context, named reference.Named) remotes.Resolver {
 	domain := reference.Domain(named)
-	hosts := docker.ConfigureDefaultRegistries(docker.WithClient(g.client),
+	client := g.client(domain)
+	hosts := docker.ConfigureDefaultRegistries(docker.WithClient(client),
 		docker.WithPlainHTTP(func(host string) (bool, error) { return g.plain(host), nil }))
 	return docker.NewResolver(docker.ResolverOptions{Hosts: func(host string) ([]docker.RegistryHost, error) {
 		found, err := hosts(host)
 		for i := range found {
 			own := found[i].Host
-			found[i].Authorizer = docker.NewDockerAuthorizer(docker.WithAuthClient(g.client),
+			found[i].Authorizer = docker.NewDockerAuthorizer(docker.WithAuthClient(client),
 				docker.WithAuthCreds(func(asking string) (user, secret string, err error) {
 					if asking != own {
 						return "", "", nil
