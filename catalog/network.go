@@ -65,6 +65,8 @@ func ParseAllowed(s string) (Allowed, error) {
 		return Allowed{}, fmt.Errorf("expected a name, *.name, an address or a network before the port, got %q: %w", cut(s), err)
 	}
 	switch {
+	case name == "localhost" || strings.HasSuffix(name, ".localhost"):
+		return Allowed{}, fmt.Errorf("%q is the sandbox itself, which a tool may always reach", cut(s))
 	case !below:
 		a.Name = name
 	case !strings.Contains(name, "."):

@@ -11,6 +11,8 @@ func TestParseAllowed(t *testing.T) {
 		"bücher.example:443":     "xn--bcher-kva.example",
 		"*.example.org:443":      ".example.org",
 		"db:5432":                "db",
+		"localhost:80":           "",
+		"*.localhost:80":         "",
 		"_x.example.org:1":       "_x.example.org",
 		"203.0.113.0/24:5432":    "203.0.113.0/24",
 		"203.0.113.7:443":        "203.0.113.7/32",

@@ -62,11 +62,12 @@ func (n network) env() []string {
 // report tells the result where the tool went.
 func (n network) report(e *call.Execution) {
 	if n.call != nil {
-		n.closeProxies() // a connection is counted when it is over
+		n.close() // a connection is counted when it is over
 		e.Egress, e.EgressMore = n.call.Report()
 	}
 }
 
+// close ends what is kept for another request. It may be called again.
 func (n network) close() {
 	if n.call == nil {
 		return

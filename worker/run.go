@@ -177,7 +177,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 	defer network.close()
 	sb, exit, reply, err := a.speak(runCtx, sb, sandbox.Process{
 		Argv:        spec.Command,
-		Env:         slices.Concat(environ(spec, a.job.Call), network.env(), a.secrets.env),
+		Env:         slices.Concat(network.env(), environ(spec, a.job.Call), a.secrets.env),
 		Dir:         spec.Workdir,
 		User:        spec.User,
 		Secrets:     a.secrets.files,

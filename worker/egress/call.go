@@ -66,6 +66,7 @@ type Call struct {
 	names     map[string]netip.Addr
 	forward   *http.Transport
 	speed     *rate.Limiter
+	fewer     chan struct{} // holds a token when a connection has ended
 
 	mu     sync.Mutex // guards the fields below
 	open   int
@@ -84,7 +85,7 @@ type endpoint struct {
 func (p *Policy) Call(opts Options) *Call {
 	limits := p.Limits.WithDefaults()
 	c := &Call{
-		policy: p, opts: opts, limits: limits, left: limits.Bytes, names: map[string]netip.Addr{},
+		policy: p, opts: opts, limits: limits, left: limits.Bytes, names: map[string]netip.Addr{}, fewer: make(chan struct{}, 1),
 		speed: rate.NewLimiter(rate.Limit(limits.Rate), int(max(limits.Rate, wire.StreamWindow))),
 	}
 	c.forward = &http.Transport{DialContext: c.Dial, DisableCompression: true, IdleConnTimeout: time.Minute}
@@ -190,7 +191,7 @@ func (c *Call) connect(ctx context.Context, to target) (*conn, error) {
 		c.tell(entry{to: to.String(), addr: addr, reason: d.Reason, detail: d.Detail, took: time.Since(began)})
 		return nil, d
 	}
-	return &conn{TCPConn: up, c: c, to: to, addr: addr, began: began}, nil
+	return &conn{TCPConn: up, c: c, to: to, addr: addr, began: began, stopped: make(chan struct{})}, nil
 }
 
 func (c *Call) tryConnect(ctx context.Context, to target) (*net.TCPConn, netip.Addr, error) {
@@ -235,7 +236,33 @@ func (c *Call) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.open--
+	select {
+	case c.fewer <- struct{}{}:
+	default:
+	}
 }
 
-// Close ends what the call kept for another request. It comes after the run.
-func (c *Call) Close() { c.forward.CloseIdleConnections() }
+// closeTime bounds how long Close waits. Nothing is left to wait for but
+// connections of the proxy that are being closed.
+const closeTime = time.Second
+
+// Close ends what the call kept for another request, so that the report is whole.
+// It comes after the run.
+func (c *Call) Close() {
+	c.forward.CloseIdleConnections()
+	timer := time.NewTimer(closeTime)
+	defer timer.Stop()
+	for {
+		c.mu.Lock()
+		open := c.open
+		c.mu.Unlock()
+		if open == 0 {
+			return
+		}
+		select {
+		case <-c.fewer:
+		case <-timer.C:
+			return
+		}
+	}
+}

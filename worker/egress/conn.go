@@ -21,7 +21,9 @@ type conn struct {
 	began          time.Time
 	sent, received atomic.Int64
 	over           atomic.Bool // the call's bytes were spent
-	once           sync.Once
+	stopped        chan struct{}
+	once           sync.Once // guards stopped
+	told           sync.Once
 }
 
 var errSpent = errors.New("egress: the call has moved all the bytes that it may")
@@ -73,20 +75,31 @@ func (u *conn) spend(n int) error {
 		_ = u.SetDeadline(time.Unix(1, 0))
 		return errSpent
 	}
-	for n > 0 {
-		part := min(n, u.c.speed.Burst())
-		// The connection's own end cannot be waited for here; the wait is a second
-		// at the most, since the burst is what a second has.
-		_ = u.c.speed.WaitN(context.Background(), part)
-		n -= part
+	wait := u.c.speed.ReserveN(time.Now(), n).Delay() // n is at most a chunk, which the burst is larger than
+	if wait == 0 {
+		return nil
 	}
-	return nil
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-u.stopped:
+		return net.ErrClosed
+	}
+}
+
+// stop ends whatever waits for the connection.
+func (u *conn) stop() {
+	u.once.Do(func() { close(u.stopped) })
+	_ = u.SetDeadline(time.Unix(1, 0))
 }
 
 // Close closes the connection and tells of it.
 func (u *conn) Close() error {
+	u.stop()
 	err := u.TCPConn.Close()
-	u.once.Do(func() {
+	u.told.Do(func() {
 		u.c.leave()
 		e := entry{
 			to: u.to.String(), addr: u.addr, connected: true,
@@ -115,10 +128,9 @@ func carry(ctx context.Context, tool duplex, up *conn) {
 	broken := func() {
 		_ = tool.Reset()
 		_ = up.SetLinger(0)
-		_ = up.SetDeadline(time.Unix(1, 0))
+		up.stop()
 	}
-	stop := context.AfterFunc(ctx, func() { _ = up.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
+	defer context.AfterFunc(ctx, up.stop)()
 	var back sync.WaitGroup
 	back.Go(func() {
 		if _, err := up.WriteTo(tool); err != nil {

@@ -35,7 +35,7 @@ type scene struct {
 var allow = catalog.Network{Allow: []string{
 	"allowed.test:443", "allowed.test:80", "*.wild.test:443", "198.18.0.0/24:8443",
 	"private.test:443", "metadata.test:80", "metadata6.test:80", "loopback.test:4222", "mapped.test:80", "nat64.test:80",
-	"sixtofour.test:80", "own.test:4222", "mixed.test:443", "rebind.test:443", "localhost:4222",
+	"sixtofour.test:80", "own.test:4222", "mixed.test:443", "rebind.test:443",
 	"10.0.0.0/8:443", "169.254.0.0/16:80", "127.0.0.0/8:4222", "100.64.0.0/10:80", "[fd00::/8]:80", "[::/8]:80", "[fe80::/10]:80",
 }}
 

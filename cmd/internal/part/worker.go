@@ -98,7 +98,7 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools *catalog
 	if err != nil {
 		return nil, err
 	}
-	network, err := cfg.EgressConfig.Policy()
+	network, err := cfg.Policy()
 	if err != nil {
 		return nil, err
 	}

@@ -56,6 +56,7 @@ var modes = map[string]func(args []string) int{
 	"clog":        clog,
 	"crowd":       crowd,
 	"part":        part,
+	"get":         get,
 	"keep":        keep,
 
 	"balloon":  balloon,
