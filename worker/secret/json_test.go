@@ -2,10 +2,13 @@ package secret
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 func TestJSON(t *testing.T) {
@@ -24,6 +27,35 @@ func TestJSON(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestJSONProperty: what was JSON is JSON without a secret in any of its strings,
+// and what has none is untouched.
+func TestJSONProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		word := rapid.StringOfN(rapid.RuneFrom([]rune("ab\"\\é/<1")), MinValue, 30, -1).Draw(t, "secret")
+		r := redactorOf(word)
+		text := rapid.OneOf(rapid.Just("x"+word+"y"), rapid.Just(word[:len(word)/2]), rapid.StringN(0, 10, -1))
+		doc := map[string]any{}
+		for range rapid.IntRange(0, 4).Draw(t, "members") {
+			doc[text.Draw(t, "name")] = []any{text.Draw(t, "value"), 1.5, nil, map[string]any{"k": text.Draw(t, "deep")}}
+		}
+		raw, err := json.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back any
+		out := r.JSON(raw)
+		if err := json.Unmarshal(out, &back); err != nil {
+			t.Fatalf("%s of %s: %v", out, raw, err)
+		}
+		if _, more := r.value(back); more {
+			t.Fatalf("%s still has %q", out, word)
+		}
+		if _, any := r.value(doc); !any && !bytes.Equal(out, raw) {
+			t.Fatalf("%s became %s", raw, out)
+		}
+	})
 }
 
 // TestHandler: no line of a log has a secret, wherever it stands in it.
