@@ -52,7 +52,7 @@ func TestJSONProperty(t *testing.T) {
 		if _, more := r.value(back); more {
 			t.Fatalf("%s still has %q", out, word)
 		}
-		if _, any := r.value(doc); !any && !bytes.Equal(out, raw) {
+		if _, found := r.value(doc); !found && !bytes.Equal(out, raw) {
 			t.Fatalf("%s became %s", raw, out)
 		}
 	})
