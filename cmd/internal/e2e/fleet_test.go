@@ -3,15 +3,19 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const chart = root + "/charts/toolfleet"
@@ -125,8 +129,12 @@ func (n *node) nesting(t *testing.T) {
 		return fmt.Errorf("the groups are %q", n.groups(t))
 	})
 	for _, group := range n.groups(t) {
-		if !strings.Contains(group, "/kubepods/") {
-			t.Errorf("the group %s is in no pod", group)
+		container, _, _ := strings.Cut(group, "/toolfleet/")
+		limit, err := os.ReadFile(filepath.Join(container, "memory.limit_in_bytes"))
+		if err != nil {
+			t.Error(err)
+		} else if err := want(string(limit), "2147483648"); err != nil { // as in testdata/values.yaml
+			t.Errorf("the group %s is below no limit of a pod: %v", group, err)
 		}
 	}
 	if err := <-ended; err != nil {
@@ -190,6 +198,9 @@ func (n *node) changes(t *testing.T) {
 			n.fleet(t, "delete", "--wait=false", n.workers(t)[0])
 			n.settled(t)
 		}},
+		{"Kill", func(t *testing.T) {
+			n.kill(t, "worker")
+		}},
 		{"Scale", func(t *testing.T) {
 			for _, replicas := range []string{"1", "3", "1", "2"} {
 				n.fleet(t, "scale", worker, "--replicas="+replicas)
@@ -208,8 +219,8 @@ func (n *node) changes(t *testing.T) {
 	<-done
 }
 
-// workers are the pods of workers, as kubectl names them, that are not on their way
-// out.
+// workers are the pods of workers, as kubectl names them, that run and are not on
+// their way out.
 func (n *node) workers(t *testing.T) []string {
 	t.Helper()
 	out := n.fleet(t, "get", "pods", "--selector=toolfleet/role=worker", "--field-selector=status.phase=Running",
@@ -259,16 +270,55 @@ func (n *node) host(t *testing.T) {
 		return nil
 	})
 	before := n.sandboxes(t)
-	n.fleet(t, "delete", "--grace-period=0", "--force", n.workers(t)[0])
+	n.kill(t, "worker")
+	eventually(t, time.Minute, "nothing of the killed worker is left", func() error {
+		for _, id := range n.sandboxes(t) {
+			if slices.Contains(before, id) {
+				return fmt.Errorf("the sandbox %s is still there", id)
+			}
+		}
+		return nil
+	})
 	if err := <-ended; err != nil {
 		n.explain(t)
 		t.Error(err)
 	}
-	for _, id := range n.sandboxes(t) {
-		if slices.Contains(before, id) {
-			t.Errorf("the sandbox %s of the killed worker is still there", id)
-		}
+}
+
+// kill kills one of the fleet's programs, and wants the kubelet to start it again in
+// its pod.
+func (n *node) kill(t *testing.T, program string) {
+	t.Helper()
+	eventually(t, 2*time.Minute, "no pod is on its way out", func() error { // those are not started again
+		return want(n.fleet(t, "get", "pods", "-o", "jsonpath={.items[*].metadata.deletionTimestamp}"), "")
+	})
+	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
 	}
+	for _, file := range commands {
+		line, err := os.ReadFile(file)
+		if err != nil || !bytes.HasPrefix(line, []byte("/usr/local/bin/"+program+"\x00")) {
+			continue // another, or gone meanwhile
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err == nil {
+			err = unix.Kill(pid, unix.SIGKILL)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, time.Minute, "the "+program+" is started again", func() error {
+			counts := n.fleet(t, "get", "pods", "-o", "jsonpath={.items[*].status.containerStatuses[?(@.name=='"+program+"')].restartCount}")
+			if strings.Trim(counts, "0 ") == "" {
+				return fmt.Errorf("restarts: %s", counts)
+			}
+			return nil
+		})
+		n.settled(t)
+		return
+	}
+	t.Fatalf("no %s runs", program)
 }
 
 // sandboxes are the containers in the fleet's namespace of the node's containerd.
