@@ -62,8 +62,13 @@ func (g *registries) credentials(ctx context.Context, host string) (user, secret
 	return auth.Username, auth.Password, nil
 }
 
-// helperTimeout bounds a credential helper, which may ask a service.
-const helperTimeout = 30 * time.Second
+// helperTimeout bounds a credential helper, which may ask a service, and
+// helperLeft what it leaves behind: a process that holds its output would have
+// the pull, and all who want the image, wait for ever.
+const (
+	helperTimeout = 30 * time.Second
+	helperLeft    = time.Second
+)
 
 var validHelper = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
@@ -78,7 +83,9 @@ func askHelper(ctx context.Context, name, host string) (user, secret string, err
 	ctx, cancel := context.WithTimeout(ctx, helperTimeout)
 	defer cancel()
 	got, err := client.Get(func(args ...string) client.Program {
-		return helperProgram{exec.CommandContext(ctx, program, args...)}
+		cmd := exec.CommandContext(ctx, program, args...)
+		cmd.WaitDelay = helperLeft
+		return helperProgram{cmd}
 	}, host)
 	switch {
 	case credentials.IsErrCredentialsNotFound(err):

@@ -94,7 +94,7 @@ func (r *Runtime) Ensure(ctx context.Context, ref, pull string) (string, error) 
 }
 
 func (r *Runtime) ensure(ctx context.Context, ref, pull string) (*rootfs, error) {
-	img, err := r.find(ctx, ref)
+	img, err := find(ctx, r.client.ImageService(), ref)
 	switch {
 	case err == nil && (pull != pullAlways || pinned(ref)):
 	case err != nil && !errdefs.IsNotFound(err):
@@ -154,10 +154,10 @@ func (r *Runtime) behind(ctx context.Context, timeout time.Duration) (_ context.
 // find looks for ref in the store as it is written, as Docker would complete
 // it, and for a name with a digest also by the name alone, if the image under
 // that name has the digest.
-func (r *Runtime) find(ctx context.Context, ref string) (images.Image, error) {
+func find(ctx context.Context, store images.Store, ref string) (images.Image, error) {
 	_, want, _ := strings.Cut(ref, "@")
 	for _, name := range namesOf(ref) {
-		img, err := r.client.ImageService().Get(ctx, name)
+		img, err := store.Get(ctx, name)
 		if err != nil && !errdefs.IsNotFound(err) || err == nil && (want == "" || img.Target.Digest.String() == want) {
 			return img, err
 		}

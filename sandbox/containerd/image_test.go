@@ -110,6 +110,14 @@ func TestNewImageUnderOldName(t *testing.T) {
 	if _, err := rt.Ensure(t.Context(), ref+"@"+digestOf(t, first), "never"); !errors.Is(err, sandbox.ErrImage) {
 		t.Errorf("pinned to the old digest: %v", err)
 	}
+	store, err := containerd.OpenImages(daemon.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if name, err := store.Remove(t.Context(), ref+"@"+digestOf(t, first), true); !errors.Is(err, containerd.ErrNoSuchImage) {
+		t.Errorf("the old digest stood for %q: %v", name, err)
+	}
 }
 
 // TestDeletedImage: running sandboxes keep what they need, and the image can

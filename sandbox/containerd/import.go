@@ -92,20 +92,17 @@ func (s *ImageStore) Remove(ctx context.Context, ref string, force bool) (name s
 	if err != nil {
 		return "", err
 	}
-	for _, name := range namesOf(ref) {
-		img, err := s.client.ImageService().Get(ctx, name)
-		if errdefs.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return "", wrap("look up image", err)
-		}
-		if why := inUse(img, running[name]); why != "" && !force {
-			return "", fmt.Errorf("%w: %s", ErrImageInUse, why)
-		}
-		return name, wrap("remove image", s.client.ImageService().Delete(ctx, name, images.SynchronousDelete()))
+	img, err := find(ctx, s.client.ImageService(), ref)
+	if errdefs.IsNotFound(err) {
+		return "", fmt.Errorf("%w: %s", ErrNoSuchImage, oneLine(ref))
 	}
-	return "", fmt.Errorf("%w: %s", ErrNoSuchImage, oneLine(ref))
+	if err != nil {
+		return "", wrap("look up image", err)
+	}
+	if why := inUse(img, running[img.Name]); why != "" && !force {
+		return "", fmt.Errorf("%w: %s", ErrImageInUse, why)
+	}
+	return img.Name, wrap("remove image", s.client.ImageService().Delete(ctx, img.Name, images.SynchronousDelete()))
 }
 
 // Import adds the images of an OCI or Docker archive to the store, ready to

@@ -125,7 +125,7 @@ func TestPain97PrivateRegistry(t *testing.T) {
 	t.Setenv("PATH", helpers+":"+os.Getenv("PATH"))
 	helper := "#!/bin/sh\nread host\n[ \"$host\" = " + h.host + " ] || { echo canary-junk; exit 1; }\n" +
 		`echo '{"Username":"` + user + `","Secret":"` + password + `"}'` + "\n"
-	for name, script := range map[string]string{"good": helper, "bad": "#!/bin/sh\necho canary-junk; exit 1\n"} {
+	for name, script := range map[string]string{"good": helper, "bad": "#!/bin/sh\necho canary-junk; exit 1\n", "leaves": "#!/bin/sh\nsleep 20 &\nexit 0\n"} {
 		if err := os.WriteFile(filepath.Join(helpers, "docker-credential-"+name), []byte(script), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -142,6 +142,7 @@ func TestPain97PrivateRegistry(t *testing.T) {
 		{"credHelpers", basic, `{"credHelpers":{"` + h.host + `":"good"}}`, true},
 		{"credsStore", basic, `{"credsStore":"good"}`, true},
 		{"a helper that fails", basic, `{"credsStore":"bad"}`, false},
+		{"a helper that leaves a process", basic, `{"credsStore":"leaves"}`, false},
 		{"a helper that is not there", basic, `{"credsStore":"none"}`, false},
 		{"a helper out of its place", basic, `{"credsStore":"../../bin/sh"}`, false},
 		{"token without", token, `{}`, false},
