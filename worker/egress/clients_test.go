@@ -224,11 +224,11 @@ func curlImage(t *testing.T, rt *containerd.Runtime) string {
 	}
 	recipe := image.Recipe{Add: []string{"/usr/bin/curl:/usr/bin/curl"}}
 	for _, path := range regexp.MustCompile(`/\S+\.so\S*`).FindAllString(string(out), -1) {
-		real, err := filepath.EvalSymlinks(path)
+		file, err := filepath.EvalSymlinks(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		recipe.Add = append(recipe.Add, real+":"+path)
+		recipe.Add = append(recipe.Add, file+":"+path)
 	}
 	return made(t, rt, "local/curl:1", recipe)
 }
