@@ -9,9 +9,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 )
 
 // Errors of [Store.Apply]. But for ErrUnavailable it changed nothing.
@@ -99,7 +101,11 @@ func (s *Store) Apply(ctx context.Context, c Change) (Outcome, error) {
 		if c.IfRevision != nil && *c.IfRevision != set.Revision {
 			return Outcome{}, fmt.Errorf("%w: it is at revision %d and not at %d", ErrConflict, set.Revision, *c.IfRevision)
 		}
-		out, err := plan(c, want, &set)
+		spoilt, err := s.spoilt(ctx, set, want)
+		if err != nil {
+			return Outcome{}, err
+		}
+		out, err := plan(c, want, spoilt, &set)
 		if err != nil || c.DryRun || !out.Moves() {
 			return out, err
 		}
@@ -156,8 +162,34 @@ func written(spec Spec) (raw []byte, digest string, err error) {
 	return raw, spec.Digest(), nil
 }
 
+// spoilt are the tools that the set has as they are wanted, and whose declarations
+// cannot be read: what is applied again is to be served again, whatever became of
+// the bucket.
+func (s *Store) spoilt(ctx context.Context, set Set, want map[string]string) (map[string]bool, error) {
+	spoilt := map[string]bool{}
+	var mu sync.Mutex // guards spoilt
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(readParallel)
+	for name, digest := range want {
+		if set.Tools[name] != digest {
+			continue
+		}
+		g.Go(func() error {
+			_, err := s.spec(ctx, name, digest)
+			if errors.Is(err, errMissing) || errors.Is(err, errUnreadable) {
+				mu.Lock()
+				defer mu.Unlock()
+				spoilt[name] = true
+				return nil
+			}
+			return err
+		})
+	}
+	return spoilt, g.Wait()
+}
+
 // plan says what the change does to a set, and makes the set the new one.
-func plan(c Change, want map[string]string, set *Set) (Outcome, error) {
+func plan(c Change, want map[string]string, spoilt map[string]bool, set *Set) (Outcome, error) {
 	out := Outcome{Revision: set.Revision}
 	was := set.Tools
 	set.Tools = maps.Clone(was)
@@ -179,10 +211,10 @@ func plan(c Change, want map[string]string, set *Set) (Outcome, error) {
 	}
 	for name, digest := range want {
 		step := Step{Name: name, Action: Changed, Digest: digest, Was: was[name]}
-		switch step.Was {
-		case "":
+		switch {
+		case step.Was == "":
 			step.Action = Added
-		case digest:
+		case step.Was == digest && !spoilt[name]:
 			step.Action = Unchanged
 		}
 		out.Steps = append(out.Steps, step)

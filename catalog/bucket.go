@@ -19,7 +19,7 @@ type bucketTools struct {
 }
 
 // answer is what came of a declaration: its tool, or why there is none. What a
-// digest names never changes, so nothing is read twice.
+// digest names never changes, so no tool is read twice.
 type answer struct {
 	spec *Spec
 	err  error
@@ -89,7 +89,7 @@ func (f *Follower) declarations(ctx context.Context, set Set) (bucketTools, erro
 	for name, digest := range set.Tools {
 		g.Go(func() error {
 			a, known := f.bucket.seen[digest+name]
-			if !known || errors.Is(a.err, errMissing) {
+			if !known || a.err != nil {
 				spec, err := f.Store.spec(ctx, name, digest)
 				if err != nil && !errors.Is(err, errMissing) && !errors.Is(err, errUnreadable) {
 					return err
