@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync/atomic"
 
@@ -37,10 +38,14 @@ func New(specs []Spec) (*Catalog, error) {
 // filled in, so specs made in code may be sparse. When one of them is faulty
 // or a name stands twice, nothing changes and the error tells all of it.
 func (c *Catalog) Replace(specs []Spec) error {
+	var was map[string]*entry
+	if p := c.tools.Load(); p != nil {
+		was = *p
+	}
 	tools := make(map[string]*entry, len(specs))
 	var errs []error
 	for _, s := range specs {
-		e, err := compile(s)
+		e, err := compile(s, was[s.Name])
 		if err == nil && tools[s.Name] != nil {
 			err = errors.New("the name is declared twice")
 		}
@@ -57,8 +62,13 @@ func (c *Catalog) Replace(specs []Spec) error {
 	return nil
 }
 
-func compile(s Spec) (*entry, error) {
+// compile makes an entry, or takes the one that was there: a change of one tool
+// must not cost the schemas of two thousand others.
+func compile(s Spec, was *entry) (*entry, error) {
 	s.SetDefaults()
+	if was != nil && reflect.DeepEqual(was.spec, s) {
+		return was, nil
+	}
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
