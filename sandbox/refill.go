@@ -189,9 +189,9 @@ func (p *Pool) refill(ctx context.Context, sh *shelf) {
 	p.mu.Unlock()
 	p.wake()
 
-	switch {
-	case is == was: // what lasts is told once
-	case is == "":
+	switch is {
+	case was: // what lasts is told once
+	case "":
 		p.cfg.Logger.Info("warm sandboxes are started again", "image", sh.spec.Image)
 	default:
 		p.cfg.Logger.Warn("warm sandbox not started; it is tried again", "image", sh.spec.Image, "error", err, "pause", pause)
