@@ -24,6 +24,7 @@ type Writer struct {
 	chunk  []byte
 	size   int64
 	sum    hash.Hash
+	sent   bool  // a chunk may be in the store
 	err    error // the first, and the answer to all that follows
 }
 
@@ -63,6 +64,11 @@ func (w *Writer) flush() {
 	if len(w.chunk) == 0 || w.err != nil {
 		return
 	}
+	if err := w.ctx.Err(); err != nil {
+		w.err = fmt.Errorf("blob: put %s: %w", w.id, err)
+		return
+	}
+	w.sent = true
 	w.sum.Write(w.chunk)
 	msgID := w.unique + "-" + strconv.FormatInt(w.size, 10)
 	err := backoff.Retry(func() error {
@@ -102,12 +108,15 @@ func (w *Writer) Commit(mimeType, name string) (Info, error) {
 	return same(w.id, there, info)
 }
 
-// Abort drops what was written.
+// Abort drops what was written. Where nothing was, the store is not asked: it may
+// be away, and whoever gives up many blobs would wait for each.
 func (w *Writer) Abort() {
 	if w.err == nil {
 		w.err = errors.New("blob: the writer was ended")
 	}
-	w.store.discard(w.ctx, w.unique)
+	if w.sent {
+		w.store.discard(w.ctx, w.unique)
+	}
 }
 
 // discard removes chunks that nobody will ever read. When it fails, as it does

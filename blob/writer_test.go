@@ -105,3 +105,32 @@ func TestWriterLeavesNothing(t *testing.T) {
 		t.Errorf("%d messages are left, %v", info.State.Msgs, err)
 	}
 }
+
+// A writer that has sent nothing asks nothing of the store when it is given up: a
+// call that loses a hundred files to a store that is away would wait for each.
+func TestWriterThatSentNothing(t *testing.T) {
+	js := natsdtest.JetStream(t)
+	s := openOn(t, js)
+	purges, err := js.Conn().SubscribeSync("$JS.API.STREAM.PURGE.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		ctx  context.Context
+		want int
+	}{{t.Context(), 1}, {late, 1}} { // the second adds none
+		w := s.Create(c.ctx, id(1))
+		if _, err := w.Write(make([]byte, 200_000)); !errors.Is(err, c.ctx.Err()) {
+			t.Errorf("write: %v", err)
+		}
+		w.Abort()
+		if err := js.Conn().Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if n, _, err := purges.Pending(); err != nil || n != c.want {
+			t.Errorf("the store was asked %d times, want %d (%v)", n, c.want, err)
+		}
+	}
+}
