@@ -215,7 +215,7 @@ func (f *Follower) readFiles() error {
 	if f.Dir == "" {
 		return f.takeTools()
 	}
-	files, err := load(f.Dir)
+	files, err := load(nil, f.Dir)
 	if err == nil && len(files) == 0 {
 		err = fmt.Errorf("no tool.yaml or *.tool.yaml is in %s; name the directory of your tools with --tools", f.Dir)
 	}

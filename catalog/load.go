@@ -15,12 +15,14 @@ import (
 // passed over (so a mounted Kubernetes ConfigMap, which keeps its files twice,
 // is read once), and a symbolic link is followed only within dir. The error is
 // [Problems] over all files; a name that is declared twice is one.
-func LoadDir(dir string) ([]Spec, error) { return Load(dir) }
+func LoadDir(dir string) ([]Spec, error) { return Load(nil, dir) }
 
 // Load reads the tools of files and directories together, as [LoadDir] does: every
-// fault of all of them is told, and a name that is declared twice is one.
-func Load(paths ...string) ([]Spec, error) {
-	located, err := load(paths...)
+// fault of all of them is told, and a name that is declared twice is one. The path
+// "-" is stdin, such as a program's --describe; where stdin is nil it is a path like
+// any other.
+func Load(stdin io.Reader, paths ...string) ([]Spec, error) {
+	located, err := load(stdin, paths...)
 	if err != nil {
 		return nil, err
 	}
@@ -45,15 +47,19 @@ type loader struct {
 	files    map[string]string // by the names of their tools
 }
 
-func load(paths ...string) ([]located, error) {
+func load(stdin io.Reader, paths ...string) ([]located, error) {
 	l := loader{files: map[string]string{}}
 	for _, path := range paths {
+		if path == "-" && stdin != nil {
+			l.add("standard input", func() (io.ReadCloser, error) { return io.NopCloser(stdin), nil })
+			continue
+		}
 		info, err := os.Stat(path)
 		switch {
 		case err == nil && info.IsDir():
 			err = l.tree(path)
 		case err == nil:
-			l.add(path, func() (fs.File, error) { return openPlain(path) })
+			l.add(path, func() (io.ReadCloser, error) { return openPlain(path) })
 		}
 		if err != nil {
 			return nil, fmt.Errorf("catalog: %w", err)
@@ -66,7 +72,7 @@ func load(paths ...string) ([]located, error) {
 }
 
 // add reads one file.
-func (l *loader) add(file string, open func() (fs.File, error)) {
+func (l *loader) add(file string, open func() (io.ReadCloser, error)) {
 	specs, err := loadFrom(file, open)
 	faults, _ := errors.AsType[Problems](err)
 	l.problems = append(l.problems, faults...)
@@ -93,7 +99,7 @@ func (l *loader) tree(dir string) error {
 			l.problems = append(l.problems, Problem{File: file, Message: err.Error()})
 			return
 		}
-		l.add(file, func() (fs.File, error) { return openRegular(root, path) })
+		l.add(file, func() (io.ReadCloser, error) { return openRegular(root, path) })
 	})
 }
 
@@ -121,7 +127,7 @@ var errIrregular = errors.New("is not a regular file")
 
 // openRegular opens a file below root, and refuses what could block a reader,
 // such as a FIFO.
-func openRegular(root *os.Root, path string) (fs.File, error) {
+func openRegular(root *os.Root, path string) (io.ReadCloser, error) {
 	switch info, err := root.Stat(path); {
 	case err != nil:
 		return nil, err
@@ -132,7 +138,7 @@ func openRegular(root *os.Root, path string) (fs.File, error) {
 }
 
 // openPlain is openRegular for a file that somebody named.
-func openPlain(path string) (fs.File, error) {
+func openPlain(path string) (io.ReadCloser, error) {
 	switch info, err := os.Stat(path); {
 	case err != nil:
 		return nil, err
@@ -144,7 +150,7 @@ func openPlain(path string) (fs.File, error) {
 
 // loadFrom parses what open yields and puts the file's name on every problem.
 // The error is [Problems].
-func loadFrom(name string, open func() (fs.File, error)) ([]Spec, error) {
+func loadFrom(name string, open func() (io.ReadCloser, error)) ([]Spec, error) {
 	specs, err := func() ([]Spec, error) {
 		f, err := open()
 		if err != nil {

@@ -19,7 +19,7 @@ import (
 //	checkout                     makes its directory look like a checkout,
 //	page PAGE LANGUAGE N FILE    writes a page's Nth block of a language to a file,
 //	shown PAGE WORDS             runs the one command of a page that has the words,
-//	fleet DIR                    starts a fleet with the tools and images of DIR.
+//	fleet                        starts a fleet that has no tools and no images.
 var pageCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"checkout": func(ts *testscript.TestScript, _ bool, args []string) {
 		wantArgs(ts, args, 0)
@@ -55,14 +55,15 @@ var pageCommands = map[string]func(*testscript.TestScript, bool, []string){
 		ts.Check(ts.Exec("bash", "-c", found[0]))
 	},
 	"fleet": func(ts *testscript.TestScript, _ bool, args []string) {
-		wantArgs(ts, args, 1)
+		wantArgs(ts, args, 0)
 		t := scriptTB{ts: ts}
 		state, err := os.MkdirTemp("", "toolfleet-page-")
 		ts.Check(err)
 		ts.Defer(func() { _ = os.RemoveAll(state) })
-		f := startFleet(t, state, "--tools", ts.MkAbs(args[0]), "--images", ts.MkAbs(args[0]))
+		f := startFleet(t, state, "--tools=", "--images=")
 		ts.Defer(f.stop)
 		ts.Setenv("TOOLFLEET_URL", f.http)
+		ts.Setenv("TOOLFLEET_STATE", filepath.Join(state, "state"))
 	},
 }
 

@@ -15,7 +15,7 @@ import (
 
 // ToolsApplyCmd adds and changes tools of the fleet.
 type ToolsApplyCmd struct {
-	Paths      []string `arg:"" name:"path" help:"Tool files, and directories with files named tool.yaml or *.tool.yaml."`
+	Paths      []string `arg:"" name:"path" help:"Tool files, directories with files named tool.yaml or *.tool.yaml, and - for standard input."`
 	Prune      bool     `help:"Delete every tool of the fleet's catalogue that these files do not declare."`
 	DryRun     bool     `help:"Say what would change, and change nothing."`
 	IfRevision *uint64  `help:"Change the catalogue only if it is at this revision; diff shows it." placeholder:"N"`
@@ -75,7 +75,7 @@ func (f FleetFlags) change(ctx context.Context, term *terminal, change client.Ch
 
 // ToolsDiffCmd compares files with the fleet's catalogue.
 type ToolsDiffCmd struct {
-	Paths []string `arg:"" name:"path" help:"Tool files, and directories with files named tool.yaml or *.tool.yaml."`
+	Paths []string `arg:"" name:"path" help:"Tool files, directories with files named tool.yaml or *.tool.yaml, and - for standard input."`
 	Prune bool     `help:"Compare as apply --prune would change."`
 	FleetFlags
 }
@@ -158,7 +158,7 @@ func difference(ctx context.Context, fleet *client.Fleet, name, was string, now 
 
 // loadTools loads tool files; their faults are printed, one a line.
 func loadTools(term *terminal, paths []string) ([]catalog.Spec, error) {
-	tools, err := catalog.Load(paths...)
+	tools, err := catalog.Load(term.in, paths...)
 	if faults, ok := errors.AsType[catalog.Problems](err); ok {
 		for _, f := range faults {
 			fmt.Fprintln(term.err, oneLine(f.String()))
