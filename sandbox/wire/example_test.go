@@ -25,7 +25,7 @@ func Example() {
 		fmt.Printf("%v on %d: %q\n", f.Kind, f.Stream, f.Payload)
 	}
 	// Output:
-	// hello on 0: "{\"version\":1,\"pid\":1,\"uid\":0,\"gid\":0}"
+	// hello on 0: "{\"version\":2,\"pid\":1,\"uid\":0,\"gid\":0}"
 	// stdout on 1: "3 words here\n"
 	// exit on 1: "{\"code\":0}"
 	// EOF

@@ -3,8 +3,11 @@ package wire
 import "strconv"
 
 // Version is the version of this language. The agent names it in its hello; a
-// host that speaks another one refuses the sandbox before anything was run.
-const Version = 1
+// host that speaks another one refuses the sandbox before anything was run. It
+// changes with every new kind: an agent of before would end the connection at
+// the first frame it does not know, and its tool would be blamed. 2 brought
+// secrets, files and connections.
+const Version = 2
 
 // Sizes, in bytes.
 const (
