@@ -105,17 +105,47 @@ func routes(hosts ...string) func(bait) outcome {
 }
 
 // resolves is open when a server of names answers on loopback, where a bridge
-// would have put one, or when there is a route to one that is configured.
+// would have put one, or when there is a route to one elsewhere that is
+// configured.
 func resolves(b bait) outcome {
-	outcomes := []outcome{first(dial("127.0.0.1", 53), dial("127.0.0.11", 53), dial("127.0.0.53", 53))}
+	local := []string{"127.0.0.1", "127.0.0.11", "127.0.0.53"}
+	var outcomes []outcome
 	for line := range strings.Lines(readAll("/etc/resolv.conf")) {
-		if fields := strings.Fields(line); len(fields) == 2 && fields[0] == "nameserver" {
-			if _, err := netip.ParseAddr(fields[1]); err == nil {
-				outcomes = append(outcomes, routes(fields[1])(b))
-			}
+		fields := strings.Fields(line)
+		if len(fields) != 2 || fields[0] != "nameserver" {
+			continue
+		}
+		switch server, err := netip.ParseAddr(fields[1]); {
+		case err != nil:
+		case server.IsLoopback():
+			local = append(local, fields[1])
+		default:
+			outcomes = append(outcomes, routes(fields[1])(b))
 		}
 	}
+	for _, host := range local {
+		outcomes = append(outcomes, dial(host, 53), asks(host))
+	}
 	return first(outcomes...)
+}
+
+// asks is open when anything comes back to a question for an address. Where
+// nobody listens on loopback, the kernel says so at once.
+func asks(host string) outcome {
+	c, err := net.Dial("udp", net.JoinHostPort(host, "53"))
+	if err != nil {
+		return denied(err)
+	}
+	defer c.Close()
+	question := "\x00\x01\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03com\x00\x00\x01\x00\x01"
+	if _, err := c.Write([]byte(question)); err != nil {
+		return denied(err)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(2 * time.Second))
+	if _, err := c.Read(make([]byte, 512)); err != nil {
+		return denied(err)
+	}
+	return open("%s answers for names", host)
 }
 
 func interfaces(bait) outcome {
