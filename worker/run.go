@@ -4,16 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
-	"sort"
-	"strconv"
 	"time"
 
 	"github.com/toolfleet/toolfleet/call"
-	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/internal/failpoint"
-	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/results"
 	"github.com/toolfleet/toolfleet/sandbox"
 )
@@ -156,85 +150,6 @@ func (a *attempt) start(ctx context.Context) error {
 	return nil
 }
 
-// execute runs the tool in sb, releases sb, and publishes how it ended.
-func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte) error {
-	spec := a.job.Spec
-	timeout := time.Duration(spec.Limits.Timeout)
-	if t := a.job.Call.Timeout; t > 0 && t < timeout {
-		timeout = t
-	}
-	runCtx, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
-	defer cancel()
-	runCtx, watch := a.watchCancel(runCtx)
-	defer watch()
-	runCtx, late := context.WithCancelCause(runCtx)
-	defer late(nil)
-
-	started := time.Now()
-	voice := a.newVoice(ctx, started, func() { late(errLate) })
-	files := &files{a: a, ctx: ctx}
-	network := a.network()
-	defer network.close()
-	sb, exit, reply, err := a.speak(runCtx, sb, sandbox.Process{
-		Argv:        spec.Command,
-		Env:         slices.Concat(network.env(), environ(spec, a.job.Call), a.secrets.env),
-		Dir:         spec.Workdir,
-		User:        spec.User,
-		Secrets:     a.secrets.files,
-		Stdin:       args,
-		OutputLimit: int64(spec.Limits.Output),
-		Grace:       time.Duration(spec.Limits.Grace),
-		Files:       a.files,
-		FilesOut:    spec.FilesOut(),
-		Listeners:   network.listeners(),
-	}, files.sink(voice.sink()))
-	defer a.Sandboxes.Release(sb)
-	exit = a.secrets.exit(spec, exit)
-	cause := context.Cause(runCtx)
-	execution := &call.Execution{
-		Attempt:         a.n,
-		Sandbox:         sb.ID(),
-		Runtime:         sb.Runtime(),
-		QueuedMs:        a.queued.Milliseconds(),
-		StartMs:         started.Sub(a.began).Milliseconds(),
-		RunMs:           time.Since(started).Milliseconds(),
-		PeakMemoryBytes: exit.Usage.PeakMemory,
-		CPUMs:           exit.Usage.CPU.Milliseconds(),
-		KilledBy:        string(exit.KilledBy),
-		StdoutBytes:     exit.StdoutBytes,
-		StderrBytes:     exit.StderrBytes,
-		Truncated:       exit.Truncated,
-		RedriveOf:       a.job.Call.RedriveOf,
-	}
-	network.report(execution)
-	switch {
-	case errors.Is(cause, errLate):
-		voice.close(ctx, "")
-		a.logger.Warn("run stopped: the call was ended by another")
-		return nil
-	case err != nil:
-		voice.close(ctx, "")
-		return a.failed(ctx, true, call.KindSandboxFailed, err)
-	case exit.Cause == sandbox.CauseStopped && errors.Is(cause, queue.ErrDraining):
-		voice.close(ctx, "")
-		if a.idempotent() {
-			return giveBack(0, cause)
-		}
-		r := call.Interrupted("the worker that ran it was stopped", partial(exit)...)
-		r.Execution = execution
-		return a.finish(ctx, files.add(r, exit))
-	}
-	r := a.outputs.hold(spec, outcome(spec, exit, reply, cause, timeout))
-	r = foreign(r, args)
-	r.Execution = execution
-	if len(r.Dropped) > 0 {
-		a.logger.Warn("parts that no client may see were dropped from the tool's result", "parts", r.Dropped)
-	}
-	voice.close(ctx, r.Status())
-	failpoint.Hit(failpoint.Ran)
-	return a.finish(ctx, files.add(r, exit))
-}
-
 // runIn runs p in sb. When the sandbox is lost before the tool has started,
 // which the driver knows for sure, the next one takes its place: the start
 // that is in the log has had no effect yet, so this is as safe for a tool that
@@ -287,22 +202,3 @@ func plain(kind call.Kind, image string, cause error) string {
 	}
 	return "the fleet failed; the operator's log says why"
 }
-
-// environ is the tool's environment: the spec's, the processors it may use, and
-// the call's identity. A Go program would look for its limit in its cgroup,
-// which a sandbox does not show, and start a thread for each processor of the
-// machine; a spec that says otherwise has it its way.
-func environ(spec *catalog.Spec, c call.Call) []string {
-	out := make([]string, 0, len(spec.Env)+3)
-	for k, v := range spec.Env {
-		out = append(out, k+"="+v)
-	}
-	if _, set := spec.Env[maxProcs]; !set && spec.Limits.CPU > 0 {
-		out = append(out, maxProcs+"="+strconv.Itoa(int(math.Ceil(spec.Limits.CPU))))
-	}
-	sort.Strings(out)
-	return append(out, "TOOLFLEET_CALL_ID="+c.ToolCallID, "TOOLFLEET_TOOL="+c.Tool)
-}
-
-// maxProcs tells Go how many threads may run at once.
-const maxProcs = "GOMAXPROCS"
