@@ -241,7 +241,7 @@ func (d *Dispatcher) push(ctx context.Context, t Ticket, job catalog.Job) {
 
 // ended counts a call that this dispatcher ended.
 func (d *Dispatcher) ended(job catalog.Job, r call.Result) {
-	d.Metrics.CallEnded(metrics.Ended{Tool: toolLabel(job), Kind: string(r.Kind()), Status: string(r.Status()), Total: d.Log.Now().Sub(job.Admitted)})
+	d.Metrics.CallEnded(metrics.Ended{Tool: toolLabel(job), Tenant: job.Call.Tenant, Kind: string(r.Kind()), Status: string(r.Status()), Total: d.Log.Now().Sub(job.Admitted)})
 }
 
 // toolLabel is the tool's name when the catalogue has it; what a caller made

@@ -205,6 +205,6 @@ func (r *round) count(st results.State, result call.Result) {
 		tool = st.Job.Spec.Name
 	}
 	r.Metrics.CallEnded(metrics.Ended{
-		Tool: tool, Kind: string(result.Kind()), Status: string(result.Status()), Total: r.now.Sub(st.Job.Admitted),
+		Tool: tool, Tenant: st.Job.Call.Tenant, Kind: string(result.Kind()), Status: string(result.Status()), Total: r.now.Sub(st.Job.Admitted),
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/metrics"
 	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/results"
 )
@@ -262,9 +263,11 @@ func (t *term) count(ctx context.Context) {
 		for name := range t.classes() {
 			t.Metrics.SetWaiting(name, 0)
 		}
+		t.Metrics.SetTenantJobs(nil)
 	}()
 	for ctx.Err() == nil {
 		every := lookIdle
+		t.Metrics.SetTenantJobs(t.tenants())
 		for name, waiting := range t.classes() {
 			t.Metrics.SetWaiting(name, waiting)
 			if waiting > 0 {
@@ -292,6 +295,17 @@ func (t *term) classes() map[string]int {
 		waiting[name] = c.waiting
 	}
 	return waiting
+}
+
+// tenants are those that have calls, and how many of them.
+func (t *term) tenants() map[string]metrics.TenantJobs {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	jobs := make(map[string]metrics.TenantJobs, len(t.line.tenants))
+	for name, p := range t.line.tenants {
+		jobs[name] = metrics.TenantJobs{Waiting: p.calls - p.ready, Placed: p.ready}
+	}
+	return jobs
 }
 
 // countClass counts the places of a class: a slot each, and a few more, so that

@@ -8,6 +8,13 @@ import (
 // other stands for every value of a label beyond its bound.
 const other = "_other"
 
+// The budget: how many different tools and tenants have series of their own. An
+// operator wrote either list, and those beyond it share one series.
+const (
+	maxTools   = 1000
+	maxTenants = 200
+)
+
 // bounded lets the first max different values of a label through and turns
 // all others into "_other". Callers pass names from closed sets; this is the
 // belt to those braces, since one raw name that slips into a label is a series

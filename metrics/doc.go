@@ -6,10 +6,14 @@
 //
 // Names begin toolfleet_ and use base units: seconds and bytes. Labels come
 // from closed sets (kinds, statuses, steps, routes) or from names an operator
-// wrote (tools of the catalogue, runtimes, classes), never from a request. What
-// a caller passes by mistake is bounded all the same: a label takes a fixed
-// number of different values, and "_other" stands for those beyond it. Tenants,
-// threads, calls and sandboxes are no labels: they belong in logs.
+// wrote (tools of the catalogue, tenants that have a token, runtimes, classes),
+// never from a request. What a caller passes by mistake is bounded all the same: a
+// label takes a fixed number of different values, and "_other" stands for those
+// beyond it. No metric has both a tool and a tenant, whose product has no bound
+// that a server of metrics would like. Images, threads, calls and sandboxes are no
+// labels: they belong in logs.
+//
+// Histograms have classic buckets and native ones.
 //
 // The package imports nothing else of this project, so the values of a label
 // are strings here and constants in the packages that own them.

@@ -14,21 +14,39 @@ type Metrics struct {
 	admitted *prometheus.CounterVec
 	ended    *prometheus.CounterVec
 	duration *prometheus.HistogramVec
+	waited   *prometheus.GaugeVec
+	toolRun  *prometheus.CounterVec
+
+	tenantEnded *prometheus.CounterVec
+	tenantRun   *prometheus.CounterVec
+	tenantJobs  *prometheus.GaugeVec
+
+	output    *prometheus.CounterVec
+	truncated *prometheus.CounterVec
 
 	lettersFiled *prometheus.CounterVec
 	letters      prometheus.Gauge
 
 	queueJobs  *prometheus.GaugeVec
+	queueLimit *prometheus.GaugeVec
 	deliveries *prometheus.CounterVec
+	redelivers prometheus.Counter
 	rebuilds   prometheus.Counter
 	adopted    prometheus.Counter
 	slots      prometheus.Gauge
 	slotsBusy  prometheus.Gauge
 
+	workers     *prometheus.GaugeVec
+	nats        prometheus.Gauge
+	containerd  prometheus.Gauge
+	streamBytes *prometheus.GaugeVec
+	streamLimit *prometheus.GaugeVec
+
 	sandboxes       *prometheus.GaugeVec
 	sandboxStart    *prometheus.HistogramVec
 	sandboxFailures *prometheus.CounterVec
 	sandboxesSwept  *prometheus.CounterVec
+	pulls           *prometheus.HistogramVec
 
 	poolWarm     *prometheus.GaugeVec
 	poolTarget   *prometheus.GaugeVec
@@ -54,7 +72,7 @@ type Metrics struct {
 	catalogLoaded prometheus.Gauge
 	catalogFailed *prometheus.CounterVec
 
-	tools, kinds, names *bounded
+	tools, tenants, kinds, names *bounded
 }
 
 // callBuckets reach from a warm call that does nothing (1 ms) to the longest
@@ -83,21 +101,39 @@ func New(reg prometheus.Registerer) *Metrics {
 		admitted: f.counter("calls_admitted_total", "Calls taken, refused ones included, by tool.", "tool"),
 		ended:    f.counter("calls_ended_total", "Calls answered, by tool, kind of error (empty for success) and status.", "tool", "kind", "status"),
 		duration: f.histogram("call_duration_seconds", "Time that calls spent in each step; step total is observed once per call.", callBuckets, "step"),
+		waited:   f.gauge("oldest_waiting_call_age_seconds", "How long the oldest call waits that nobody has started, by class; 0 or no series when none does. Every dispatcher tells the same.", "class"),
+		toolRun:  f.counter("tool_run_seconds_total", "Time that tools ran, added up over their calls, by tool.", "tool"),
+
+		tenantEnded: f.counter("tenant_calls_ended_total", "Calls answered, by tenant and status.", "tenant", "status"),
+		tenantRun:   f.counter("tenant_run_seconds_total", "Time that tools ran, added up over their calls, by tenant.", "tenant"),
+		tenantJobs:  f.gauge("tenant_jobs", "Jobs of the tenants that have any, by tenant and state: waiting for their turn; placed, which is ready or in flight. The process that schedules tells.", "tenant", "state"),
+
+		output:    f.counter("tool_output_bytes_total", "Bytes that tools wrote, kept or not, by stream (stdout, stderr).", "stream"),
+		truncated: f.counter("tool_output_truncated_total", "Calls whose output lost bytes to a limit, by stream (stdout, stderr).", "stream"),
 
 		lettersFiled: f.counter("dead_letters_filed_total", "Dead letters filed by this process, by tool and kind of error.", "tool", "kind"),
 		letters:      f.gauge("dead_letters", "Dead letters that nobody has redriven or dropped yet, of all tenants.").WithLabelValues(),
 
 		queueJobs:  f.gauge("queue_jobs", "Jobs in the queues, by class and state: waiting for their turn, which the process that schedules tells; ready for a slot; in_flight.", "class", "state"),
+		queueLimit: f.gauge("queue_in_flight_limit", "Jobs of a class that may be in flight before the NATS server stops delivering, by class.", "class"),
+		redelivers: f.counter("redeliveries_total", "Deliveries to this worker that were not their job's first.").WithLabelValues(),
 		deliveries: f.counter("deliveries_total", "Deliveries that a worker has finished with, by outcome (ack, retry, abandoned).", "outcome"),
 		rebuilds:   f.counter("consumer_rebuilds_total", "Consumers rebuilt because they had work and delivered none.").WithLabelValues(),
 		adopted:    f.counter("jobs_adopted_total", "Jobs that the NATS server's consumer had lost and that were queued again.").WithLabelValues(),
 		slots:      f.gauge("slots", "Slots of this worker.").WithLabelValues(),
 		slotsBusy:  f.gauge("slots_busy", "Slots of this worker that hold a delivery.").WithLabelValues(),
 
+		workers:     f.gauge("workers", "Workers that are registered and alive, by class. Every dispatcher tells the same.", "class"),
+		nats:        f.gauge("nats_connected", "Whether this process is connected to a NATS server: 1 or 0.").WithLabelValues(),
+		containerd:  f.gauge("containerd_connected", "Whether this worker's containerd answered when it was last asked, every two seconds: 1 or 0.").WithLabelValues(),
+		streamBytes: f.gauge("stream_bytes", "Bytes that a stream holds, by stream. Every dispatcher tells the same.", "stream"),
+		streamLimit: f.gauge("stream_limit_bytes", "Bytes that a stream may hold, by stream.", "stream"),
+
 		sandboxes:       f.gauge("sandboxes", "Sandboxes of this worker, by runtime and state (starting, warm, running, closing).", "runtime", "state"),
 		sandboxStart:    f.histogram("sandbox_start_duration_seconds", "Time from asking for a sandbox until its agent is ready, by runtime and whether it was warm or cold.", startBuckets, "runtime", "temperature"),
 		sandboxFailures: f.counter("sandbox_failures_total", "Sandboxes that failed for a reason of ours, by runtime.", "runtime"),
 		sandboxesSwept:  f.counter("sandboxes_swept_total", "Sandboxes that a dead worker left behind and the sweep removed, by runtime.", "runtime"),
+		pulls:           f.histogram("image_pull_duration_seconds", "Time that pulls of images took, by outcome (pulled, failed); an image that was there is none.", startBuckets, "outcome"),
 
 		poolWarm:     f.gauge("pool_warm", "Sandboxes that wait in this worker's pool, by runtime and isolation.", "runtime", "isolation"),
 		poolTarget:   f.gauge("pool_target", "Sandboxes that should wait in this worker's pool, as its calls come now, by runtime and isolation.", "runtime", "isolation"),
@@ -123,7 +159,7 @@ func New(reg prometheus.Registerer) *Metrics {
 		catalogLoaded: f.gauge("catalog_last_load_success_timestamp_seconds", "When the tool files and the fleet's bucket were last read without a fault.").WithLabelValues(),
 		catalogFailed: f.counter("catalog_load_failures_total", "Readings of the tool files or of the fleet's bucket that found a fault, by source (file, bucket).", "source"),
 
-		tools: newBounded(1000), kinds: newBounded(64), names: newBounded(256),
+		tools: newBounded(maxTools), tenants: newBounded(maxTenants), kinds: newBounded(64), names: newBounded(256),
 	}
 	version, revision, goVersion := build()
 	f.gauge("build_info", "The build that runs; always 1.", "version", "revision", "goversion").WithLabelValues(version, revision, goVersion).Set(1)
@@ -147,8 +183,13 @@ func (f family) gauge(name, help string, labels ...string) *prometheus.GaugeVec 
 	return v
 }
 
+// histogram has the buckets given, which every Prometheus can read, and native ones
+// beside them, within 10 % of any value, for those that ask for them.
 func (f family) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: namespace, Name: name, Help: help, Buckets: buckets,
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
+	}, labels)
 	f.reg.MustRegister(v)
 	return v
 }
@@ -191,16 +232,22 @@ type Ended struct {
 	// Tool is the name of a tool of the catalogue, or "" for a call to a tool
 	// that is not there.
 	Tool string
+	// Tenant is whose call it was.
+	Tenant string
 	// Kind is the kind of an error result, "" for success; Status is where
 	// the call stands. Both are from the closed table in package call.
 	Kind, Status string
 	// Queue is from admission to the claim, Start from the claim to the start
-	// of the tool, Run from there to its end. Zero is a step that did not
-	// happen; it is not observed.
-	Queue, Start, Run time.Duration
+	// of the tool, Run from there to its end, Publish until the log had taken the
+	// result. Zero is a step that did not happen; it is not observed.
+	Queue, Start, Run, Publish time.Duration
 	// Total is from admission to the result. It is observed always, so that
 	// the histogram's count is the number of calls.
 	Total time.Duration
+	// Stdout and Stderr are how many bytes the tool wrote, kept or not, and
+	// Truncated names the streams that lost some.
+	Stdout, Stderr int64
+	Truncated      []string
 }
 
 // CallEnded counts a call's end. Only who won the call's result calls it, so
@@ -210,10 +257,20 @@ func (m *Metrics) CallEnded(e Ended) {
 		return
 	}
 	m.ended.WithLabelValues(m.tool(e.Tool), m.kinds.value(e.Kind), m.kinds.value(e.Status)).Inc()
+	m.tenantEnded.WithLabelValues(m.tenants.value(e.Tenant), m.kinds.value(e.Status)).Inc()
+	if e.Run > 0 {
+		m.toolRun.WithLabelValues(m.tool(e.Tool)).Add(e.Run.Seconds())
+		m.tenantRun.WithLabelValues(m.tenants.value(e.Tenant)).Add(e.Run.Seconds())
+	}
+	m.output.WithLabelValues("stdout").Add(float64(max(0, e.Stdout)))
+	m.output.WithLabelValues("stderr").Add(float64(max(0, e.Stderr)))
+	for _, stream := range e.Truncated {
+		m.truncated.WithLabelValues(m.kinds.value(stream)).Inc()
+	}
 	for _, s := range [...]struct {
 		name string
 		took time.Duration
-	}{{"queue", e.Queue}, {"start", e.Start}, {"run", e.Run}} {
+	}{{"queue", e.Queue}, {"start", e.Start}, {"run", e.Run}, {"publish", e.Publish}} {
 		if s.took > 0 {
 			m.duration.WithLabelValues(s.name).Observe(s.took.Seconds())
 		}

@@ -19,10 +19,19 @@ import (
 // useAll touches every metric once, so that each has a series.
 func useAll(m *metrics.Metrics, tool string) {
 	m.CallAdmitted(tool)
-	m.CallEnded(metrics.Ended{Tool: tool, Kind: "timeout", Status: "timed_out", Queue: time.Millisecond, Start: time.Second, Run: time.Minute, Total: time.Hour})
+	m.CallEnded(metrics.Ended{Tool: tool, Kind: "timeout", Status: "timed_out", Queue: time.Millisecond, Start: time.Second, Run: time.Minute, Publish: time.Millisecond, Total: time.Hour, Tenant: "acme", Truncated: []string{"stdout"}})
 	m.LetterFiled(tool, "internal")
 	m.SetDeadLetters(2)
+	m.SetOldestWaiting(map[string]time.Duration{"default": time.Minute})
+	m.SetTenantJobs(map[string]metrics.TenantJobs{"acme": {Waiting: 1, Placed: 2}})
 	m.SetQueue("default", 3, 2)
+	m.SetInFlightLimit("default", 10_000)
+	m.Redelivered()
+	m.SetWorkers(map[string]int{"default": 2})
+	m.SetNATS(true)
+	m.SetContainerd(false)
+	m.SetStream("LOG", 1, 2)
+	m.ImagePulled(time.Second, nil)
 	m.SetWaiting("default", 4)
 	m.Delivery("ack")
 	m.ConsumerRebuilt()
@@ -62,7 +71,7 @@ func TestNamesAndUnitsPassTheLinter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := reflect.TypeFor[metrics.Metrics]().NumField() - 3 + 1 // three bounds are no metrics, build_info is no field
+	want := reflect.TypeFor[metrics.Metrics]().NumField() - 4 + 1 // four bounds are no metrics, build_info is no field
 	if len(families) != want {
 		t.Errorf("useAll touched %d metrics of %d: extend it", len(families), want)
 	}
@@ -89,7 +98,12 @@ func TestPain100HostileNamesDoNotMakeSeries(t *testing.T) {
 			name = fmt.Sprintf("name-%d", i)
 		}
 		m.CallAdmitted(name)
-		m.CallEnded(metrics.Ended{Tool: name, Status: "failed", Kind: "crashed"})
+		m.CallEnded(metrics.Ended{Tool: name, Tenant: name, Status: "failed", Kind: "crashed", Run: time.Second})
+		m.SetTenantJobs(map[string]metrics.TenantJobs{fmt.Sprintf("tenant-%d", i%1000): {Waiting: 1}})
+		m.SetWorkers(map[string]int{name: 1})
+		m.SetOldestWaiting(map[string]time.Duration{name: 1})
+		m.SetInFlightLimit(name, i)
+		m.SetStream(name, 1, 1)
 		m.SetQueue(name, 1, 1)
 		m.Delivery(name)
 		m.SetSandboxes(name, metrics.Sandboxes{Warm: 1})

@@ -333,8 +333,8 @@ func drop(ctx context.Context, stream jetstream.Stream, seq uint64) error {
 
 // Depth is how many jobs of a class are ready and wait for a slot, how many
 // are in a slot's hands (or were given back, to be delivered again after a
-// pause), and how many slots wait for a job.
-type Depth struct{ Waiting, InFlight, Free int }
+// pause), and how many slots wait for a job. Limit is how many may be in flight.
+type Depth struct{ Waiting, InFlight, Free, Limit int }
 
 // Depth asks the server.
 func (q *Queue) Depth(ctx context.Context, class string) (Depth, error) {
@@ -350,7 +350,7 @@ func (q *Queue) Depth(ctx context.Context, class string) (Depth, error) {
 		return Depth{}, fmt.Errorf("queue: depth of class %s: %w", class, err)
 	}
 	info := c.CachedInfo()
-	return Depth{Waiting: int(info.NumPending), InFlight: info.NumAckPending, Free: info.NumWaiting}, nil
+	return Depth{Waiting: int(info.NumPending), InFlight: info.NumAckPending, Free: info.NumWaiting, Limit: info.Config.MaxAckPending}, nil
 }
 
 // consumer creates or checks the consumer of a class; all its workers share it.

@@ -234,6 +234,9 @@ func (s *Server) take(ctx, work context.Context, msg *nats.Msg) {
 	s.busy.Add(1)
 	defer s.busy.Add(-1)
 	d, err := newDelivery(s.Queue.js.Conn(), msg)
+	if d.Delivered > 1 {
+		s.Metrics.Redelivered()
+	}
 	switch {
 	case errors.Is(err, errNewer):
 		s.Log.Warn("job left to a newer worker", "subject", msg.Subject, "error", err)

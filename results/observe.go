@@ -40,6 +40,26 @@ func (r *record) waits() bool {
 	return r.seq != 0 && !r.refused && !r.result && !r.started()
 }
 
+// OldestWaiting is when the oldest call of each class was admitted that is to run
+// and that nobody has started. Like [Log.Due] it knows what Run has read; it waits
+// for nothing, and passes over every call that has not ended.
+func (l *Log) OldestWaiting() map[string]time.Time {
+	x := &l.index
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	oldest := map[name]int64{}
+	for _, r := range x.due {
+		if at, known := oldest[r.class]; r.waits() && (!known || r.admitted < at) {
+			oldest[r.class] = r.admitted
+		}
+	}
+	times := make(map[string]time.Time, len(oldest))
+	for class, at := range oldest {
+		times[class.String()] = moment(at)
+	}
+	return times
+}
+
 // Now is the time by the server's clock, by which entries are dated. It goes by
 // what the server said when it was last asked, which is half a minute ago at the
 // most while [Log.Run] runs and the server can be reached.

@@ -20,6 +20,7 @@ func (a *attempt) finish(ctx context.Context, r call.Result) error {
 		r.Error.Attempt = a.n
 	}
 	r = a.fit(ctx, a.amended(ctx, a.secrets.result(r)))
+	published := time.Now()
 	won, err := a.publish(ctx, r)
 	if errors.Is(err, results.ErrTooLarge) {
 		// Only a server whose max_payload is smaller than the fleet needs says so.
@@ -36,13 +37,14 @@ func (a *attempt) finish(ctx context.Context, r call.Result) error {
 		return nil
 	}
 	ended := metrics.Ended{
-		Tool: a.job.Call.Tool, Kind: string(r.Kind()), Status: string(r.Status()),
-		Total: a.queued + time.Since(a.began),
+		Tool: a.job.Call.Tool, Tenant: a.job.Call.Tenant, Kind: string(r.Kind()), Status: string(r.Status()),
+		Publish: time.Since(published), Total: a.queued + time.Since(a.began),
 	}
 	if x := r.Execution; x != nil {
 		ended.Queue = time.Duration(x.QueuedMs) * time.Millisecond
 		ended.Start = time.Duration(x.StartMs) * time.Millisecond
 		ended.Run = time.Duration(x.RunMs) * time.Millisecond
+		ended.Stdout, ended.Stderr, ended.Truncated = x.StdoutBytes, x.StderrBytes, x.Truncated
 	}
 	a.Metrics.CallEnded(ended)
 	return nil

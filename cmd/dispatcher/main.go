@@ -56,7 +56,7 @@ func run(ctx context.Context, cfg config) error {
 	if err != nil {
 		return err
 	}
-	d, err := part.StartDispatcher(cfg.DispatcherConfig, bus, tools, m, part.Process{Metrics: metrics.Handler(reg)}, logger)
+	d, err := part.StartDispatcher(cfg.DispatcherConfig, bus, tools, m, part.Process{Metrics: part.Observing(metrics.Handler(reg), func(ctx context.Context) { bus.Observe(ctx, m) })}, logger)
 	if err != nil {
 		return err
 	}

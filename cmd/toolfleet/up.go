@@ -76,7 +76,7 @@ func (c *UpCmd) Run(ctx context.Context) error {
 	// taken port is told at once. They are served when there is a worker.
 	var worker atomic.Pointer[part.Worker]
 	dispatcher, err := part.StartDispatcher(c.DispatcherConfig, bus, tools, m, part.Process{
-		Metrics: part.Observing(metrics.Handler(reg), func(ctx context.Context) { worker.Load().Observe(ctx) }),
+		Metrics: part.Observing(metrics.Handler(reg), func(ctx context.Context) { bus.Observe(ctx, m); worker.Load().Observe(ctx) }),
 		Ready:   func() error { return worker.Load().Ready() },
 		// The doors close after the worker has drained. Whoever waits then waits
 		// for the next start.

@@ -94,6 +94,9 @@ func (r *Runtime) fetch(ctx context.Context, named reference.Named) (images.Imag
 	began, parts := time.Now(), &fetched{Runtime: r}
 	img, err := r.client.Pull(ctx, name, client.WithResolver(resolved{resolver, desc}),
 		client.WithPullLabels(map[string]string{labelOrigin: OriginPulled}), client.WithImageHandlerWrapper(parts.sound))
+	if r.cfg.Pulled != nil {
+		r.cfg.Pulled(time.Since(began), err)
+	}
 	if err != nil && r.full() {
 		parts.drop(ctx)
 		return images.Image{}, &sandbox.ImageError{Fault: sandbox.ImageNoRoom, Detail: oneLine(err.Error())}

@@ -59,6 +59,9 @@ type Config struct {
 	Expiry time.Duration
 	// Registries says how images are pulled.
 	Registries Registries
+	// Pulled is told of each pull that has ended, and how long it took. Nil tells
+	// nobody.
+	Pulled func(took time.Duration, err error)
 	// Logger takes what goes wrong while cleaning up. Nil discards it.
 	Logger *slog.Logger
 }

@@ -25,6 +25,7 @@ type Bus struct {
 	Tools    *catalog.Store
 
 	nc *nats.Conn
+	js jetstream.JetStream
 }
 
 // Ready says that the server cannot be reached; nil means that it can.
@@ -91,7 +92,7 @@ func OpenBus(ctx context.Context, nc *nats.Conn, o BusOptions, logger *slog.Logg
 	if err != nil {
 		return nil, fmt.Errorf("jetstream: %w", err)
 	}
-	b := &Bus{nc: nc}
+	b := &Bus{nc: nc, js: js}
 	until, told := time.Now().Add(openPatience), false
 	for {
 		err := b.open(ctx, js, o, logger)

@@ -11,6 +11,8 @@ import (
 // Observe sets the gauges to what is now. Whoever serves the metrics calls it
 // before each scrape, so that a scrape is never older than itself.
 func (w *Worker) Observe(ctx context.Context) {
+	w.metrics.SetNATS(w.bus.Ready() == nil)
+	w.metrics.SetContainerd(w.reachable.Load())
 	w.metrics.SetSlots(w.cfg.Slots, w.server.Busy())
 	s := w.pool.Stats()
 	w.metrics.SetSandboxes(w.runtime.Name(), metrics.Sandboxes{Starting: s.Starting, Warm: s.Warm, Running: s.InUse, Closing: s.Closing})
@@ -21,6 +23,7 @@ func (w *Worker) Observe(ctx context.Context) {
 	defer cancel()
 	if d, err := w.bus.Queue.Depth(ctx, w.cfg.Class); err == nil {
 		w.metrics.SetQueue(w.cfg.Class, d.Waiting, d.InFlight)
+		w.metrics.SetInFlightLimit(w.cfg.Class, d.Limit)
 	}
 }
 

@@ -145,7 +145,7 @@ func (w *Worker) startRuntime(ctx context.Context) error {
 	}
 	cfg := containerd.Config{
 		Address: w.cfg.Containerd, Owner: w.self.ID, AgentPath: programs.Agent,
-		SubIDBase: w.cfg.SubIDBase, StateDir: w.cfg.State, Runtimes: w.cfg.Runtimes, Registries: w.cfg.registries(), Logger: w.logger,
+		SubIDBase: w.cfg.SubIDBase, StateDir: w.cfg.State, Runtimes: w.cfg.Runtimes, Registries: w.cfg.registries(), Pulled: w.metrics.ImagePulled, Logger: w.logger,
 	}
 	if cfg.Address == "" {
 		bin, err := programs.Containerd()
