@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -14,11 +15,16 @@ import (
 
 // WriteArchive writes img to w as an archive of an OCI image layout, which
 // containerd imports under the name ref, just as it is written here: a tool's
-// spec that says "local/word-count:1" means that name.
+// spec that says "local/word-count:1" means that name. A name without a tag is
+// refused: "latest" in its place would be another name than the one that was
+// given, and no tool file would find it.
 func WriteArchive(w io.Writer, ref string, img v1.Image) error {
 	parsed, err := name.NewTag(ref)
 	if err != nil {
 		return fmt.Errorf("image: %q is not a name with a tag: %w", ref, err)
+	}
+	if !strings.HasSuffix(ref, ":"+parsed.TagStr()) {
+		return fmt.Errorf("image: %q has no tag; write %s:1, say", ref, ref)
 	}
 	out := tar.NewWriter(w)
 	index, err := indexOf(img, ref, parsed.TagStr())

@@ -247,8 +247,10 @@ func TestArchive(t *testing.T) {
 	if len(names) != 5 || names[0] != "oci-layout" || names[1] != "index.json" {
 		t.Errorf("archive of %q", names)
 	}
-	if err := image.WriteArchive(io.Discard, "UPPER CASE", img); err == nil {
-		t.Error("a bad name is taken")
+	for _, bad := range []string{"UPPER CASE", "local/x", "host:5000/x"} {
+		if err := image.WriteArchive(io.Discard, bad, img); err == nil {
+			t.Errorf("%q is taken for a name with a tag", bad)
+		}
 	}
 }
 
