@@ -132,7 +132,7 @@ func resolves(b bait) outcome {
 // asks is open when anything comes back to a question for an address. Where
 // nobody listens on loopback, the kernel says so at once.
 func asks(host string) outcome {
-	c, err := net.Dial("udp", net.JoinHostPort(host, "53"))
+	c, err := (&net.Dialer{Timeout: dialTimeout}).Dial("udp", net.JoinHostPort(host, "53"))
 	if err != nil {
 		return denied(err)
 	}
