@@ -13,7 +13,8 @@
 // that a server of metrics would like. Images, threads, calls and sandboxes are no
 // labels: they belong in logs.
 //
-// Histograms have classic buckets and native ones.
+// Histograms have classic buckets and native ones, and the times of calls carry
+// the traces of sampled calls as exemplars. testdata/metrics.txt lists every name.
 //
 // The package imports nothing else of this project, so the values of a label
 // are strings here and constants in the packages that own them.

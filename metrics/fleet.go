@@ -17,22 +17,6 @@ func (m *Metrics) SetOldestWaiting(ages map[string]time.Duration) {
 	}
 }
 
-// SetInFlightLimit says how many jobs of a class may be in flight.
-func (m *Metrics) SetInFlightLimit(class string, n int) {
-	if m == nil {
-		return
-	}
-	m.queueLimit.WithLabelValues(m.names.value(class)).Set(float64(n))
-}
-
-// Redelivered counts a delivery that was not its job's first.
-func (m *Metrics) Redelivered() {
-	if m == nil {
-		return
-	}
-	m.redelivers.Inc()
-}
-
 // SetWorkers says how many workers of each class are alive.
 func (m *Metrics) SetWorkers(classes map[string]int) {
 	if m == nil {
@@ -98,16 +82,4 @@ func (m *Metrics) SetStream(stream string, bytes uint64, limit int64) {
 	if limit > 0 {
 		m.streamLimit.WithLabelValues(stream).Set(float64(limit))
 	}
-}
-
-// ImagePulled observes a pull that has ended, well or not.
-func (m *Metrics) ImagePulled(took time.Duration, err error) {
-	if m == nil {
-		return
-	}
-	outcome := "pulled"
-	if err != nil {
-		outcome = "failed"
-	}
-	m.pulls.WithLabelValues(outcome).Observe(max(0, took).Seconds())
 }

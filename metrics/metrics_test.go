@@ -1,9 +1,11 @@
 package metrics_test
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"net/http/httptest"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -79,6 +81,67 @@ func TestNamesAndUnitsPassTheLinter(t *testing.T) {
 		if !strings.HasPrefix(f.GetName(), "toolfleet_") {
 			t.Errorf("%s does not begin toolfleet_", f.GetName())
 		}
+	}
+}
+
+var update = flag.Bool("update", false, "write the golden file")
+
+// TestGoldenList holds that the names, which people have in dashboards and alerts,
+// change only on purpose: testdata/metrics.txt is their list.
+func TestGoldenList(t *testing.T) {
+	const golden = "testdata/metrics.txt"
+	reg := prometheus.NewRegistry()
+	useAll(metrics.New(reg), "word-count")
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for _, f := range families {
+		var labels []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			labels = append(labels, l.GetName())
+		}
+		fmt.Fprintln(&got, strings.TrimSpace(fmt.Sprintf("%s %s %s", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(labels, ","))))
+	}
+	if *update {
+		if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("other metrics than in %s; when that is meant, run the test with -update and tell it in CHANGELOG.md:\n%s", golden, diff)
+	}
+}
+
+// TestExemplars holds that a scraper that asks for OpenMetrics gets the trace of a
+// call, and that what is no trace id does no harm.
+func TestExemplars(t *testing.T) {
+	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+	reg := prometheus.NewRegistry()
+	m := metrics.New(reg)
+	for _, id := range []string{"", "\xff", strings.Repeat("ab", 400), "4bf92f", trace} {
+		m.CallEnded(metrics.Ended{Tool: "a", Status: "succeeded", Run: time.Second, Total: 2 * time.Second, TraceID: id})
+	}
+	rec := httptest.NewRecorder()
+	req := httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil)
+	req.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+	metrics.Handler(reg).ServeHTTP(rec, req)
+	for _, step := range []string{"run", "total"} {
+		found := false
+		for line := range strings.Lines(rec.Body.String()) {
+			found = found || strings.Contains(line, `step="`+step+`"`) && strings.Contains(line, `# {trace_id="`+trace+`"}`)
+		}
+		if !found {
+			t.Errorf("step %s has no exemplar", step)
+		}
+	}
+	if n := strings.Count(rec.Body.String(), "# {"); n != 2 {
+		t.Errorf("%d exemplars, want the one trace's in two steps", n)
 	}
 }
 
