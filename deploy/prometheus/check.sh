@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Checks rules and alerts: promtool's own reading of them, a case in which each
+# alert fires and one in which it keeps silent, a page for each that its
+# runbook_url leads to, no page without an alert, and no name of a metric that the
+# fleet does not have.
+set -euo pipefail
+cd "$(dirname "$0")"
+root=../..
+promtool=$("$root/toolchain/prometheus.sh")/promtool
+
+fail() {
+	echo "alerts: $*" >&2
+	exit 1
+}
+
+"$promtool" check rules recording.yaml alerts.yaml
+"$promtool" test rules alerts_test.yaml
+
+alerts=$(sed -n 's/^ *- alert: //p' alerts.yaml | sort)
+[[ $(wc -l <<<"$alerts") -ge 10 ]] || fail "fewer than ten"
+pages=$(cd "$root/docs/runbooks" && printf '%s\n' Toolfleet*.md | sed 's/\.md$//' | sort)
+[[ $alerts == "$pages" ]] || fail "alerts and pages of docs/runbooks differ: $(diff <(echo "$alerts") <(echo "$pages") | grep '^[<>]' | paste -sd' ')"
+for alert in $alerts; do
+	for case in fires "is silent"; do
+		grep -qxF "  - name: $alert $case" alerts_test.yaml || fail "$alert has no case '$alert $case' in alerts_test.yaml"
+	done
+	for wanted in "severity: " "summary: " "runbook_url: .*/docs/runbooks/$alert.md\$"; do
+		awk -v a="$alert" '/- alert: /{on=$3==a} on' alerts.yaml | grep -q "$wanted" || fail "$alert has no ${wanted%%:*}"
+	done
+done
+
+# A histogram's series have its name and an ending.
+known=$(awk '{print $1} $2=="histogram"{print $1"_bucket\n"$1"_count\n"$1"_sum"}' "$root/metrics/testdata/metrics.txt" | sort)
+used=$(grep -hoE '\btoolfleet_[a-z_]+' alerts.yaml recording.yaml | sort -u)
+unknown=$(comm -13 <(echo "$known") <(echo "$used"))
+[[ -z $unknown ]] || fail "no such metrics: $unknown"
+
+# The chart carries copies, since a chart takes no file from outside its directory.
+for file in recording.yaml alerts.yaml; do
+	cmp "$file" "$root/charts/toolfleet/rules/$file" || fail "copy deploy/prometheus/$file to charts/toolfleet/rules"
+done
+echo "alerts: $(wc -l <<<"$alerts") with runbooks and cases"
