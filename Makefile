@@ -113,9 +113,24 @@ chaos: setup tool-images ## a fleet under faults: CALLS calls (2000), faults dra
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags=chaos,failpoint -o bin/chaos/ ./cmd/dispatcher ./cmd/worker ./cmd/toolfleet ./cmd/chaos
 	@bin/chaos/chaos --seed=$(SEED) --calls=$(CALLS)
 
+# ROLLS says how often `make rolling` restarts everything: an upgrade, its
+# rollback, and so on.
+ROLLS ?= 2
+
+.PHONY: rolling
+rolling: setup tool-images ## restart every process of a fleet in turn under load: at least CALLS calls (2000), ROLLS rolls (2)
+	@mkdir -p bin/rolling/next
+	@for build in one two; do \
+		CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags=chaos -ldflags=-X=github.com/toolfleet/toolfleet/cmd/internal/part.stamped=$$build \
+			-o bin/rolling/$$([[ $$build == one ]] || echo next/) ./cmd/dispatcher ./cmd/worker ./cmd/toolfleet; \
+	done
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -o bin/rolling/ ./cmd/chaos
+	@bin/rolling/chaos --seed=$(SEED) --calls=$(CALLS) --rolls=$(ROLLS) --next=bin/rolling/next
+
 .PHONY: ops-check
-ops-check: ## the Helm chart against strict schemas of Kubernetes and what it is used with
+ops-check: ## the Helm chart against strict schemas of Kubernetes and what it is used with; rules and alerts by promtool
 	@charts/toolfleet/check.sh
+	@deploy/prometheus/check.sh
 
 .PHONY: e2e-k8s
 e2e-k8s: setup tool-images images ## the Helm chart on a real Kubernetes node, which is built the first time (20 minutes of processor time)
