@@ -102,6 +102,37 @@ func (d *DeadLetters) List(ctx context.Context, tenant string, f LetterFilter) (
 	return letters, nil
 }
 
+// Recent returns letters of all tenants, the last filed first: at most n, and
+// only of the last maxRecent places, so that letters that were dropped behind
+// them do not make this a search. It says also how many letters there are. The
+// argument texts are left out.
+func (d *DeadLetters) Recent(ctx context.Context, n int) (letters []Letter, all int, err error) {
+	info, err := d.stream.Info(ctx)
+	if err != nil {
+		return nil, 0, fmt.Errorf("queue: recent dead letters: %w", err)
+	}
+	last, first := info.State.LastSeq, max(info.State.FirstSeq, 1)
+	for seq := last; seq >= first && len(letters) < n && last-seq < maxRecent; seq-- {
+		msg, err := d.stream.GetMsg(ctx, seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue // dropped
+		}
+		if err != nil {
+			return nil, 0, fmt.Errorf("queue: recent dead letters: %w", err)
+		}
+		l, err := readLetter(msg)
+		if err != nil {
+			return nil, 0, err
+		}
+		l.Job.Call.Arguments = ""
+		letters = append(letters, l)
+	}
+	return letters, int(info.State.Msgs), nil
+}
+
+// maxRecent bounds how many places Recent looks at.
+const maxRecent = 16
+
 // Len is how many letters there are, of all tenants.
 func (d *DeadLetters) Len(ctx context.Context) (int, error) {
 	info, err := d.stream.Info(ctx)

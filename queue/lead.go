@@ -97,6 +97,25 @@ func (q *Queue) leases(ctx context.Context) (kv jetstream.KeyValue, err error) {
 // noMetaLeader is the server's code for a cluster that cannot answer yet.
 const noMetaLeader jetstream.ErrorCode = 10008
 
+// Leader says who schedules, by the id that it gave to [Queue.Lead]; "" when
+// nobody does at the moment.
+func (q *Queue) Leader(ctx context.Context) (string, error) {
+	kv, err := q.js.KeyValue(ctx, KeeperBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return "", nil // nobody has stood for election yet
+	}
+	if err == nil {
+		var held jetstream.KeyValueEntry
+		if held, err = kv.Get(ctx, leaseKey); err == nil {
+			return string(held.Value()), nil
+		}
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			return "", nil
+		}
+	}
+	return "", fmt.Errorf("queue: who schedules: %w", err)
+}
+
 // lease is one term.
 type lease struct {
 	kv  jetstream.KeyValue

@@ -24,6 +24,16 @@ type WorkerInfo struct {
 	Slots       int       `json:"slots"`
 	Busy        int       `json:"busy"`
 	Started     time.Time `json:"started"`
+	// Warm is how many idle sandboxes are started and WarmTarget how many should
+	// be; Sandboxes counts all that may have something on the host.
+	Warm       int `json:"warm,omitempty"`
+	WarmTarget int `json:"warmTarget,omitempty"`
+	Sandboxes  int `json:"sandboxes,omitempty"`
+	// Draining says that the worker was told to stop: it ends what it has and
+	// takes nothing more.
+	Draining bool `json:"draining,omitempty"`
+	// Problem says why it takes no calls, and what to do; empty when it does.
+	Problem string `json:"problem,omitempty"`
 	// Beat is when the server took the last heartbeat, by its clock. List sets
 	// it; a worker does not know.
 	Beat time.Time `json:"-"`
@@ -35,8 +45,6 @@ const (
 	// WorkerTTL is how long a worker counts as alive after its last heartbeat,
 	// unless [Options.AckWait] says otherwise. It beats three times as often.
 	WorkerTTL = 15 * time.Second
-	// markerTTL is how long a marker tells watchers that an entry expired.
-	markerTTL = time.Minute
 )
 
 // Registry is the bucket of living workers. It is safe for concurrent use.
@@ -49,9 +57,8 @@ type Registry struct {
 	// changed once the registry is in use.
 	Patience time.Duration
 
-	kv    jetstream.KeyValue
-	nc    *nats.Conn
-	beats time.Duration // how often a worker beats
+	entries entries
+	nc      *nats.Conn
 
 	mu         sync.Mutex // guards what follows
 	reached    time.Time  // when server and bucket were reached again the last time
@@ -62,41 +69,12 @@ type Registry struct {
 // OpenRegistry creates or checks the bucket, or binds to it. Of the options it
 // heeds Replicas, Bind and AckWait: a worker and what it works on live as long.
 func OpenRegistry(ctx context.Context, js jetstream.JetStream, o Options) (*Registry, error) {
-	if _, err := o.open(ctx, js, workersConfig(o)); err != nil {
-		return nil, fmt.Errorf("queue: bucket %s: %w", WorkersBucket, err)
-	}
-	kv, err := js.KeyValue(ctx, WorkersBucket)
+	e, err := openEntries(ctx, js, o, WorkersBucket, "Toolfleet: workers that are alive")
 	if err != nil {
-		return nil, fmt.Errorf("queue: bucket %s: %w", WorkersBucket, err)
+		return nil, err
 	}
 	nc := js.Conn()
-	ttl := or(o.AckWait, WorkerTTL)
-	return &Registry{Patience: ttl, beats: ttl / 3, kv: kv, nc: nc, reached: time.Now(), reconnects: nc.Stats().Reconnects}, nil
-}
-
-// workersConfig is what the client library makes of a bucket, but for one thing:
-// it lets any replica answer, and one that lags might call a living worker dead.
-// Who is dead decides what is given up, so the leader says it.
-func workersConfig(o Options) jetstream.StreamConfig {
-	return jetstream.StreamConfig{
-		Name:                   "KV_" + WorkersBucket,
-		Description:            "Toolfleet: workers that are alive",
-		Subjects:               []string{"$KV." + WorkersBucket + ".>"},
-		MaxMsgsPerSubject:      1,
-		MaxAge:                 or(o.AckWait, WorkerTTL),
-		AllowMsgTTL:            true,
-		SubjectDeleteMarkerTTL: markerTTL,
-		MaxBytes:               16 << 20,
-		MaxMsgSize:             16 << 10,
-		MaxMsgs:                -1,
-		MaxConsumers:           -1,
-		Storage:                jetstream.FileStorage,
-		Discard:                jetstream.DiscardNew,
-		Duplicates:             or(o.AckWait, WorkerTTL),
-		AllowRollup:            true,
-		DenyDelete:             true,
-		Replicas:               max(o.Replicas, 1),
-	}
+	return &Registry{Patience: e.life, entries: e, nc: nc, reached: time.Now(), reconnects: nc.Stats().Reconnects}, nil
 }
 
 // Run registers a worker, beats until ctx is done, then deletes the entry.
@@ -109,7 +87,7 @@ func (r *Registry) Run(ctx context.Context, info func() WorkerInfo) error {
 		}
 		return err
 	}
-	ticker := time.NewTicker(r.beats)
+	ticker := time.NewTicker(r.entries.beats())
 	defer ticker.Stop()
 	for {
 		select {
@@ -127,13 +105,8 @@ func (r *Registry) Run(ctx context.Context, info func() WorkerInfo) error {
 }
 
 func (r *Registry) beat(ctx context.Context, w WorkerInfo) error {
-	ctx, cancel := context.WithTimeout(ctx, r.beats)
-	defer cancel()
-	data, err := json.Marshal(w)
-	if err != nil {
-		return fmt.Errorf("queue: register worker: %w", err)
-	}
-	if _, err := r.kv.Put(ctx, w.ID, data); err != nil {
+	w.Problem = bounded(w.Problem)
+	if err := r.entries.put(ctx, w.ID, w); err != nil {
 		return fmt.Errorf("queue: register worker %s: %w", w.ID, err)
 	}
 	return nil
@@ -149,7 +122,7 @@ func (r *Registry) Beating() error {
 
 // leave deletes the entry, unless another incarnation has taken it over.
 func (r *Registry) leave(ctx context.Context, w WorkerInfo) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.beats)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.entries.beats())
 	defer cancel()
 	switch alive, err := r.Alive(ctx, w.ID, w.Incarnation); {
 	case err != nil:
@@ -157,7 +130,7 @@ func (r *Registry) leave(ctx context.Context, w WorkerInfo) error {
 	case !alive:
 		return nil
 	}
-	if err := r.kv.Delete(ctx, w.ID); err != nil {
+	if err := r.entries.kv.Delete(ctx, w.ID); err != nil {
 		return fmt.Errorf("queue: sign off worker %s: %w", w.ID, err)
 	}
 	return nil
@@ -168,7 +141,7 @@ func (r *Registry) leave(ctx context.Context, w WorkerInfo) error {
 // that is not there is dead unless the registry has to be patient.
 func (r *Registry) Alive(ctx context.Context, id, incarnation string) (bool, error) {
 	patient := r.patient()
-	e, err := r.kv.Get(ctx, id)
+	e, err := r.entries.kv.Get(ctx, id)
 	switch {
 	case errors.Is(err, jetstream.ErrInvalidKey):
 		return false, nil
@@ -198,28 +171,20 @@ func (r *Registry) patient() bool {
 	return time.Since(r.reached) < r.Patience
 }
 
-// List lists the living workers.
+// List lists the living workers. One whose entry cannot be read, which a newer
+// version may have written, is listed by its id alone: it lives.
 func (r *Registry) List(ctx context.Context) ([]WorkerInfo, error) {
-	watch, err := r.kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+	workers := []WorkerInfo{}
+	err := r.entries.each(ctx, func(e jetstream.KeyValueEntry) {
+		var w WorkerInfo
+		if err := json.Unmarshal(e.Value(), &w); err != nil {
+			w = WorkerInfo{}
+		}
+		w.ID, w.Beat = e.Key(), e.Created() // an entry speaks for nobody else
+		workers = append(workers, w)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("queue: list workers: %w", err)
 	}
-	defer func() { _ = watch.Stop() }() // fails on a closed connection only
-	workers := []WorkerInfo{}
-	for {
-		select {
-		case e := <-watch.Updates():
-			if e == nil { // everything that was there has come
-				return workers, nil
-			}
-			var w WorkerInfo
-			if err := json.Unmarshal(e.Value(), &w); err != nil {
-				return nil, fmt.Errorf("queue: worker %s: %w", e.Key(), err)
-			}
-			w.Beat = e.Created()
-			workers = append(workers, w)
-		case <-ctx.Done():
-			return nil, fmt.Errorf("queue: list workers: %w", context.Cause(ctx))
-		}
-	}
+	return workers, nil
 }

@@ -40,24 +40,40 @@ func (r *record) waits() bool {
 	return r.seq != 0 && !r.refused && !r.result && !r.started()
 }
 
-// OldestWaiting is when the oldest call of each class was admitted that is to run
-// and that nobody has started. Like [Log.Due] it knows what Run has read; it waits
-// for nothing, and passes over every call that has not ended.
-func (l *Log) OldestWaiting() map[string]time.Time {
+// Waiting is the calls of a class that are to run and that nobody has started.
+type Waiting struct {
+	Calls int
+	// Since is when the oldest of them was admitted.
+	Since time.Time
+}
+
+// Waiting counts the calls that wait, by class. Like [Log.Due] it knows what Run
+// has read; it waits for nothing, and passes over every call that has not ended.
+func (l *Log) Waiting() map[string]Waiting {
 	x := &l.index
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	oldest := map[name]int64{}
+	type line struct {
+		calls  int
+		oldest int64
+	}
+	lines := map[name]line{}
 	for _, r := range x.due {
-		if at, known := oldest[r.class]; r.waits() && (!known || r.admitted < at) {
-			oldest[r.class] = r.admitted
+		if !r.waits() {
+			continue
 		}
+		c := lines[r.class]
+		if c.calls == 0 || r.admitted < c.oldest {
+			c.oldest = r.admitted
+		}
+		c.calls++
+		lines[r.class] = c
 	}
-	times := make(map[string]time.Time, len(oldest))
-	for class, at := range oldest {
-		times[class.String()] = moment(at)
+	waiting := make(map[string]Waiting, len(lines))
+	for class, c := range lines {
+		waiting[class.String()] = Waiting{Calls: c.calls, Since: moment(c.oldest)}
 	}
-	return times
+	return waiting
 }
 
 // Now is the time by the server's clock, by which entries are dated. It goes by

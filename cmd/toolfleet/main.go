@@ -31,6 +31,7 @@ const (
 // commands is the command line.
 type commands struct {
 	Up       UpCmd       `cmd:"" help:"Run a whole fleet in this process."`
+	Status   StatusCmd   `cmd:"" help:"Show the fleet on one screen: who lives, what waits, what is wrong."`
 	Call     CallCmd     `cmd:"" help:"Call a tool and follow the call to its end."`
 	Calls    CallsCmd    `cmd:"" help:"Look at calls: list, show, follow, cancel."`
 	Dead     DeadCmd     `cmd:"" help:"Look at dead letters, calls that the fleet could not run: list, show, redrive, drop."`

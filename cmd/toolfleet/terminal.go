@@ -22,6 +22,15 @@ func standard() *terminal {
 	return t
 }
 
+// columns is how wide a screen is: as the terminal, and 80 where there is none,
+// so that a file looks the same wherever it was written.
+func (t *terminal) columns() int {
+	if t.raw || t.width == 0 {
+		return 80
+	}
+	return max(t.width, 40)
+}
+
 // harmless replaces what could steer a terminal. A tool's output is not to be
 // trusted with somebody's screen, title bar or clipboard. Line feeds and tabs
 // stay.

@@ -73,6 +73,11 @@ type Config struct {
 	// Workers lists the living workers, for operators; nil leaves the path out.
 	// queue.Registry.List is one.
 	Workers func(context.Context) ([]queue.WorkerInfo, error)
+	// Dispatchers lists the living dispatchers, for operators; nil leaves the
+	// fleet's status out. queue.Dispatchers.List is one.
+	Dispatchers func(context.Context) ([]queue.DispatcherInfo, error)
+	// ID is this dispatcher's among them.
+	ID string
 	// Doors are further doors behind the same listener and guard.
 	Doors []Door
 	// Ready says why the process cannot serve now; nil means that it can.

@@ -24,6 +24,7 @@ func (s *Server) routes() http.Handler {
 	s.registerTools(api)
 	s.registerCatalogue(api)
 	s.registerWorkers(api)
+	s.registerStatus(api)
 	s.registerHealth(api)
 	if s.config.MetricsHandler != nil {
 		mux.Handle("GET /metrics", s.config.MetricsHandler)

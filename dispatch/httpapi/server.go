@@ -23,6 +23,7 @@ type Server struct {
 	handler  http.Handler
 	requests chan struct{} // one per request being served
 	stopping atomic.Bool
+	status   lastStatus
 }
 
 // New checks the configuration and begins to listen; nothing is served before

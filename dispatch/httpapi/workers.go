@@ -52,16 +52,24 @@ func (s *Server) listWorkers(ctx context.Context, _ *struct{}) (*workersOutput, 
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	slices.SortFunc(workers, func(a, b queue.WorkerInfo) int {
-		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.ID, b.ID))
-	})
 	out := &workersOutput{}
 	out.Body.Workers = make([]workerView, 0, len(workers))
-	for _, w := range workers {
-		out.Body.Workers = append(out.Body.Workers, workerView{
-			ID: w.ID, Host: w.Host, Version: w.Version, Class: w.Class, Runtimes: append([]string{}, w.Runtimes...),
-			Slots: w.Slots, Busy: w.Busy, Started: w.Started, Beat: w.Beat,
-		})
+	for _, w := range sortedWorkers(workers) {
+		out.Body.Workers = append(out.Body.Workers, viewWorker(w))
 	}
 	return out, nil
+}
+
+func viewWorker(w queue.WorkerInfo) workerView {
+	return workerView{
+		ID: w.ID, Host: w.Host, Version: w.Version, Class: w.Class, Runtimes: append([]string{}, w.Runtimes...),
+		Slots: w.Slots, Busy: w.Busy, Started: w.Started, Beat: w.Beat,
+	}
+}
+
+// sortedWorkers are workers by class and id.
+func sortedWorkers(workers []queue.WorkerInfo) []queue.WorkerInfo {
+	return slices.SortedFunc(slices.Values(workers), func(a, b queue.WorkerInfo) int {
+		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.ID, b.ID))
+	})
 }

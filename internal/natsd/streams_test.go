@@ -74,9 +74,10 @@ func openAll(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
 	_, logErr := results.Open(t.Context(), js, results.Options{})
 	_, registryErr := queue.OpenRegistry(t.Context(), js, queue.Options{})
+	_, dispatchersErr := queue.OpenDispatchers(t.Context(), js, queue.Options{})
 	_, blobErr := blob.Open(t.Context(), js, blob.Options{})
 	q, err := queue.Open(t.Context(), js, queue.Options{})
-	for _, err := range []error{logErr, registryErr, blobErr, err} {
+	for _, err := range []error{logErr, registryErr, dispatchersErr, blobErr, err} {
 		if err != nil {
 			t.Fatal(err)
 		}

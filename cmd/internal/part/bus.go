@@ -23,6 +23,8 @@ type Bus struct {
 	Registry *queue.Registry
 	Blobs    *blob.Store
 	Tools    *catalog.Store
+	// Dispatchers is nil for a process that binds: workers have no use for it.
+	Dispatchers *queue.Dispatchers
 
 	nc *nats.Conn
 	js jetstream.JetStream
@@ -183,6 +185,11 @@ func (b *Bus) open(ctx context.Context, js jetstream.JetStream, o BusOptions, lo
 	}
 	if b.Registry, err = queue.OpenRegistry(ctx, js, jobs); err != nil {
 		return err
+	}
+	if !o.Bind {
+		if b.Dispatchers, err = queue.OpenDispatchers(ctx, js, jobs); err != nil {
+			return err
+		}
 	}
 	if b.Blobs, err = blob.Open(ctx, js, blob.Options{Replicas: o.Replicas, Bind: o.Bind}); err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 	"github.com/toolfleet/toolfleet/dispatch/httpapi"
 	"github.com/toolfleet/toolfleet/keeper"
 	"github.com/toolfleet/toolfleet/metrics"
+	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/tenant"
 )
 
@@ -44,6 +45,9 @@ type Dispatcher struct {
 	usage     *blob.Usage // nil without quotas
 	logger    *slog.Logger
 	keeper    *keeper.Keeper
+	bus       *Bus
+	ready     func() error
+	started   time.Time
 }
 
 // Process is what a dispatcher is told by the process around it.
@@ -101,7 +105,7 @@ func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools *catalog.Follower, m 
 	}
 	srv, err := httpapi.New(httpapi.Config{
 		Addr: cfg.Listen, TokenFile: cfg.Tokens, PublicURL: cfg.PublicURL, SigningKey: key, Origins: cfg.CORSOrigin,
-		Dispatcher: d, Tools: c, Catalogue: tools, Workers: bus.Registry.List, Doors: []httpapi.Door{agui}, Metrics: m, MetricsHandler: p.Metrics, Drain: p.Drain, Ready: ready, Logger: logger,
+		Dispatcher: d, Tools: c, Catalogue: tools, Workers: bus.Registry.List, Dispatchers: bus.Dispatchers.List, ID: scheduler.ID, Doors: []httpapi.Door{agui}, Metrics: m, MetricsHandler: p.Metrics, Drain: p.Drain, Ready: ready, Logger: logger,
 	})
 	if err != nil {
 		return nil, err
@@ -109,7 +113,25 @@ func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools *catalog.Follower, m 
 	return &Dispatcher{
 		calls: d, http: srv, scheduler: scheduler, tenants: tenants, usage: usage, logger: logger,
 		keeper: &keeper.Keeper{Log: bus.Log, Queue: bus.Queue, Registry: bus.Registry, Scheduler: scheduler, Metrics: m, Logger: logger},
+		bus:    bus, ready: ready, started: time.Now(),
 	}, nil
+}
+
+// register keeps the dispatcher in the register of dispatchers until ctx is done.
+func (d *Dispatcher) register(ctx context.Context) {
+	d.bus.Dispatchers.Run(ctx, "d-"+random(8), func() queue.DispatcherInfo {
+		info := queue.DispatcherInfo{ID: d.scheduler.ID, Version: Version(), Started: d.started}
+		if err := d.ready(); err != nil {
+			info.Problem = err.Error()
+		}
+		return info
+	}, func(err error) {
+		if err != nil {
+			d.logger.Warn("this dispatcher is not in the register, and so not in the fleet's status; it serves all the same", "error", err)
+			return
+		}
+		d.logger.Info("this dispatcher is in the register again")
+	})
 }
 
 // processName tells this process from others, to people.
@@ -137,6 +159,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	g.Go(func() error { return d.http.Run(ctx) })
 	g.Go(func() error { return d.scheduler.Run(ctx) })
 	g.Go(func() error { return d.keeper.Run(ctx) })
+	g.Go(func() error { d.register(ctx); return nil })
 	g.Go(func() error { return giveBackMemory(ctx) })
 	g.Go(func() error { return d.tenants.Run(ctx, d.logger) })
 	if d.usage != nil {

@@ -19,8 +19,8 @@ var watched = [...]string{results.Stream, queue.CallsStream, queue.ReadyStream, 
 func (b *Bus) Observe(ctx context.Context, m *metrics.Metrics) {
 	m.SetNATS(b.Ready() == nil)
 	now, ages := b.Log.Now(), map[string]time.Duration{}
-	for class, since := range b.Log.OldestWaiting() {
-		ages[class] = now.Sub(since)
+	for class, w := range b.Log.Waiting() {
+		ages[class] = now.Sub(w.Since)
 	}
 	m.SetOldestWaiting(ages)
 	ctx, cancel := context.WithTimeout(ctx, time.Second)

@@ -239,7 +239,7 @@ func (w *trialWorker) handle(ctx context.Context, d *queue.Delivery) error {
 func wantReplicas(t *testing.T, nc *nats.Conn, n int) {
 	t.Helper()
 	js := jetStream(t, nc)
-	for _, name := range []string{results.Stream, queue.CallsStream, queue.ReadyStream, queue.DeadStream, "KV_" + queue.WorkersBucket, "OBJ_" + blob.Bucket, "KV_" + catalog.Bucket} {
+	for _, name := range []string{results.Stream, queue.CallsStream, queue.ReadyStream, queue.DeadStream, "KV_" + queue.WorkersBucket, "KV_" + queue.DispatchersBucket, "OBJ_" + blob.Bucket, "KV_" + catalog.Bucket} {
 		s, err := js.Stream(t.Context(), name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -261,7 +261,7 @@ func refused(t *testing.T, tr *trial) {
 			events + "claim", events + "progress", "$KV.toolfleet_workers.w", "elsewhere", "_INBOX.worker.x", "$JS.API.STREAM.PURGE.KV_toolfleet_catalog",
 		},
 		RoleWorker: {
-			events + "admit", events + "cancel", ready, waiting, "toolfleet.runs.default.x", "$KV.toolfleet_keeper.scheduler",
+			events + "admit", events + "cancel", ready, waiting, "toolfleet.runs.default.x", "$KV.toolfleet_keeper.scheduler", "$KV.toolfleet_dispatchers.d",
 			"$JS.API.STREAM.CREATE.MINE", "$JS.API.STREAM.UPDATE.TOOLFLEET_READY", "$JS.API.STREAM.DELETE.TOOLFLEET_READY",
 			"$JS.API.STREAM.DELETE.TOOLFLEET_EVENTS", "$JS.API.STREAM.PURGE.OBJ_toolfleet_blobs", "$JS.API.STREAM.MSG.DELETE.TOOLFLEET_EVENTS",
 			"$KV.toolfleet_catalog.set", "$KV.toolfleet_catalog.spec.x", "$JS.API.STREAM.MSG.DELETE.KV_toolfleet_catalog", "$JS.API.STREAM.PURGE.KV_toolfleet_catalog",

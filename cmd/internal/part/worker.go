@@ -250,10 +250,19 @@ func (w *Worker) Hurry() { w.server.Hurry() }
 
 func (w *Worker) info() queue.WorkerInfo {
 	host, _ := os.Hostname()
-	return queue.WorkerInfo{
+	info := queue.WorkerInfo{
 		ID: w.self.ID, Incarnation: w.self.Incarnation, Host: host, Version: Version(), Class: w.cfg.Class,
 		Runtimes: w.runtimes, Slots: w.cfg.Slots, Busy: w.server.Busy(), Started: w.started,
+		Sandboxes: alive(w.pool.Stats()), Draining: w.draining.Load(),
 	}
+	for _, level := range w.pool.Levels() {
+		info.Warm += level.Warm
+		info.WarmTarget += level.Target
+	}
+	if err := w.Ready(); err != nil && !info.Draining {
+		info.Problem = err.Error()
+	}
+	return info
 }
 
 // watchInterval is how often the runtime is asked whether it is there, and
