@@ -59,6 +59,7 @@ type Registry struct {
 
 	entries entries
 	nc      *nats.Conn
+	told    chan struct{} // see Tell
 
 	mu         sync.Mutex // guards what follows
 	reached    time.Time  // when server and bucket were reached again the last time
@@ -74,7 +75,7 @@ func OpenRegistry(ctx context.Context, js jetstream.JetStream, o Options) (*Regi
 		return nil, err
 	}
 	nc := js.Conn()
-	return &Registry{Patience: e.life, entries: e, nc: nc, reached: time.Now(), reconnects: nc.Stats().Reconnects}, nil
+	return &Registry{Patience: e.life, entries: e, nc: nc, told: make(chan struct{}, 1), reached: time.Now(), reconnects: nc.Stats().Reconnects}, nil
 }
 
 // Run registers a worker, beats until ctx is done, then deletes the entry.
@@ -94,13 +95,23 @@ func (r *Registry) Run(ctx context.Context, info func() WorkerInfo) error {
 		case <-ctx.Done():
 			return r.leave(ctx, info())
 		case <-ticker.C:
-			err := r.beat(ctx, info())
-			r.mu.Lock()
-			if r.beatErr = err; err != nil {
-				r.reached = time.Now() // not before
-			}
-			r.mu.Unlock()
+		case <-r.told:
 		}
+		err := r.beat(ctx, info())
+		r.mu.Lock()
+		if r.beatErr = err; err != nil {
+			r.reached = time.Now() // not before
+		}
+		r.mu.Unlock()
+	}
+}
+
+// Tell makes Run beat now and not when the next beat is due, for what others
+// should know at once: a drain may be over before that.
+func (r *Registry) Tell() {
+	select {
+	case r.told <- struct{}{}:
+	default: // it is about to
 	}
 }
 

@@ -3,6 +3,7 @@ package queue_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,6 +54,40 @@ func TestRegistry(t *testing.T) {
 	awaitAlive(t, r, "2", false)
 	if list, err := r.List(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("List = %+v, %v", list, err)
+	}
+}
+
+// A worker that drains is over with it before its next beat would be due.
+func TestRegistryTellsWithoutWaiting(t *testing.T) {
+	r, err := queue.OpenRegistry(t.Context(), natsdtest.JetStream(t), queue.Options{AckWait: 24 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var draining atomic.Bool
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- r.Run(ctx, func() queue.WorkerInfo {
+			return queue.WorkerInfo{ID: "w", Incarnation: "1", Class: "default", Draining: draining.Load()}
+		})
+	}()
+	defer func() {
+		stop()
+		if err := get(t, done, "the end of Run"); err != nil {
+			t.Error(err)
+		}
+	}()
+	awaitAlive(t, r, "1", true)
+	draining.Store(true)
+	r.Tell()
+	for limit := time.Now().Add(30 * time.Second); ; {
+		list, err := r.List(t.Context())
+		if err == nil && len(list) == 1 && list[0].Draining {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("List = %+v, %v", list, err)
+		}
 	}
 }
 
