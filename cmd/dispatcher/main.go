@@ -62,10 +62,18 @@ func run(ctx context.Context, cfg config) error {
 	}
 	ctx, stop := part.Signals(ctx, func() { os.Exit(1) })
 	defer stop()
-	g, gctx := errgroup.WithContext(ctx)
+	// The log's follower outlives the doors: what was asked before the stop is
+	// answered from it. When it fails, the doors close too.
+	after, end := context.WithCancel(context.WithoutCancel(ctx))
+	g, gctx := errgroup.WithContext(after)
+	doors, drain := context.WithCancel(ctx)
+	defer context.AfterFunc(gctx, drain)()
 	g.Go(func() error { return bus.Log.Run(gctx) })
 	g.Go(func() error { return tools.Run(gctx) })
-	g.Go(func() error { return d.Run(gctx) })
+	g.Go(func() error {
+		defer end()
+		return d.Run(doors)
+	})
 	fmt.Printf("ready http=%s nats=%s\n", d.URL(), part.Redacted(cfg.Servers()))
 	return g.Wait()
 }
