@@ -44,6 +44,8 @@ type Event struct {
 	agui.Event
 	// JSON is the event as it came, one object.
 	JSON []byte
+	// id is that of its frame, for Last-Event-ID.
+	id string
 }
 
 // Call makes a call, or finds the one with the same ids, and visits every
@@ -196,25 +198,16 @@ func (r *run) read(body io.Reader) error {
 	r.head, r.heard = nil, false
 	frames := agui.NewFrameReader(body)
 	for !r.done {
-		f, err := frames.Next()
+		ev, err := next(frames)
 		if err != nil {
 			return err
 		}
-		// Warnings are for those who write a fleet; this only shows what one
-		// sends.
-		ev, _, err := agui.Decode(f.Data)
-		if err != nil {
-			return err
-		}
-		if ev == nil { // of a newer protocol
-			ev = agui.Other{JSON: f.Data}
-		}
-		if err := r.pass(Event{Event: ev, JSON: f.Data}); err != nil {
+		if err := r.pass(ev); err != nil {
 			return visitError{err}
 		}
 		r.heard = true
-		if f.ID != "" {
-			r.last = f.ID
+		if ev.id != "" {
+			r.last = ev.id
 		}
 	}
 	return nil
