@@ -1,6 +1,7 @@
-// Command chaos runs a real fleet under faults and verifies that no call was
-// lost, answered twice, or run twice where that harms. It is part of no
-// release: `make chaos` builds it and the fleet that it runs.
+// Command chaos runs a real fleet under faults, or restarts every part of one in
+// turn, and verifies that no call was lost, answered twice, or run twice where that
+// harms. It is part of no release: `make chaos` and `make rolling` build it and the
+// fleet that it runs.
 package main
 
 import (
@@ -18,6 +19,8 @@ import (
 type config struct {
 	Seed     uint64 `help:"Makes the calls and the schedule of faults." default:"1"`
 	Calls    int    `help:"How many calls are made." default:"2000"`
+	Rolls    int    `help:"Instead of faults, how often every process is restarted in turn, as the builds in --next and back." default:"0"`
+	Next     string `help:"Directory with the builds of another version." type:"path"`
 	Images   string `help:"Directory with the OCI archives of the examples." default:"bin/images"`
 	Programs string `help:"Directory with agent, containerd, its shim and runc." default:"."`
 	Dir      string `help:"Directory on a disk to work in." default:"/var/tmp"`
@@ -62,8 +65,12 @@ func run(ctx context.Context, cfg config) error {
 	}
 	ctx, stop := part.Signals(ctx, func() { os.Exit(1) })
 	defer stop()
-	err = chaos.Run(ctx, chaos.Config{
-		Seed: cfg.Seed, Calls: cfg.Calls, Bin: filepath.Dir(exe), Programs: cfg.Programs, Agent: programs.Agent, BinDir: bin,
+	do := chaos.Run
+	if cfg.Rolls > 0 {
+		do = chaos.Roll
+	}
+	err = do(ctx, chaos.Config{
+		Seed: cfg.Seed, Calls: cfg.Calls, Rolls: cfg.Rolls, Next: cfg.Next, Bin: filepath.Dir(exe), Programs: cfg.Programs, Agent: programs.Agent, BinDir: bin,
 		Images: cfg.Images, Dir: dir, Out: os.Stdout, Err: os.Stderr,
 	})
 	if err != nil {

@@ -62,24 +62,43 @@ var behaviours = []behaviour{
 
 // plan draws the calls of a run.
 func plan(seed uint64, calls int) []asked {
-	draw := rand.New(rand.NewPCG(seed, 2))
-	total := 0
-	for _, b := range behaviours {
-		total += b.weight
-	}
+	w := newAuthor(seed, behaviours)
 	pace := span(calls) / time.Duration(calls)
 	var all []asked
 	for i := range calls {
-		n := draw.IntN(total)
-		b := 0
-		for n -= behaviours[b].weight; n >= 0; n -= behaviours[b].weight {
-			b++
-		}
-		a := behaviours[b].ask(fmt.Sprintf("call-%05d", i), draw)
+		a := w.next()
 		a.at = time.Duration(i) * pace
 		all = append(all, a)
 	}
 	return all
+}
+
+// author draws one call after the other.
+type author struct {
+	draw  *rand.Rand
+	menu  []behaviour
+	total int
+	calls int
+}
+
+func newAuthor(seed uint64, menu []behaviour) *author {
+	w := &author{draw: rand.New(rand.NewPCG(seed, 2)), menu: menu}
+	for _, b := range menu {
+		w.total += b.weight
+	}
+	return w
+}
+
+// next draws a call, to be made at once.
+func (w *author) next() asked {
+	n := w.draw.IntN(w.total)
+	b := 0
+	for n -= w.menu[b].weight; n >= 0; n -= w.menu[b].weight {
+		b++
+	}
+	a := w.menu[b].ask(fmt.Sprintf("call-%05d", w.calls), w.draw)
+	w.calls++
+	return a
 }
 
 // ask makes one call of the behaviour.

@@ -28,6 +28,10 @@ type Config struct {
 	// Dir is an empty directory on a disk, for everything that the fleet
 	// writes. Everybody must be able to walk through it.
 	Dir string
+	// Rolls is how often [Roll] restarts everything.
+	Rolls int
+	// Next holds the builds of Bin once more, under another version.
+	Next string
 	// Out takes the report. Err takes what happens meanwhile.
 	Out, Err io.Writer
 }
@@ -50,7 +54,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	for _, f := range faults {
 		fmt.Fprintln(cfg.Out, f)
 	}
-	f, err := startFleet(ctx, cfg, logger)
+	f, err := startFleet(ctx, cfg, true, logger)
 	if err != nil {
 		return err
 	}

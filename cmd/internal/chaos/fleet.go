@@ -21,16 +21,21 @@ import (
 	"github.com/toolfleet/toolfleet/internal/failpoint"
 )
 
-// lease is how long a worker or a delivery lives without a heartbeat in this
-// fleet: a third of the default, so that a run sees many of them end.
+// lease is how long a worker or a delivery lives without a heartbeat in a fleet
+// under faults: a third of the default, so that a run sees many of them end.
 const lease = 5 * time.Second
 
 // fleet is everything that runs.
 type fleet struct {
 	cfg    Config
 	logger *slog.Logger
-	net    *network
+	// faulty says that the fleet is made to be broken: with a network and a
+	// disk that can fail, failpoints, and a short lease.
+	faulty bool
+	net    *network // nil unless faulty, and so is disk
 	disk   *disk
+	// host is where the NATS servers listen.
+	host string
 
 	servers, dispatchers, workers []*process
 	clients                       []*client.Fleet
@@ -42,18 +47,21 @@ type fleet struct {
 
 // startFleet starts all parts in their order and returns once all are up. stop
 // must be called when the error is nil.
-func startFleet(ctx context.Context, cfg Config, logger *slog.Logger) (_ *fleet, err error) {
-	f := &fleet{cfg: cfg, logger: logger}
+func startFleet(ctx context.Context, cfg Config, faulty bool, logger *slog.Logger) (_ *fleet, err error) {
+	f := &fleet{cfg: cfg, logger: logger, faulty: faulty, host: "127.0.0.1"}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, f.stop(ctx), f.remove(ctx))
 		}
 	}()
-	if f.net, err = makeNetwork(ctx); err != nil {
-		return nil, err
-	}
-	if f.disk, err = makeDisk(f.store(smallDisk)); err != nil {
-		return nil, err
+	if faulty {
+		if f.net, err = makeNetwork(ctx); err != nil {
+			return nil, err
+		}
+		if f.disk, err = makeDisk(f.store(smallDisk)); err != nil {
+			return nil, err
+		}
+		f.host = f.net.outside
 	}
 	if err := errors.Join(makeLedger(f.ledger()), writeTools(f.at("tools")), linkImage(f.cfg.Images, f.at("images"))); err != nil {
 		return nil, err
@@ -91,29 +99,31 @@ func (f *fleet) all() (processes []*process) {
 
 const serverConfig = `server_name: %s
 listen: "%s:%d"
+http: "127.0.0.1:%d"
 jetstream: {store_dir: %q, max_memory_store: 256MiB, max_file_store: 16GiB}
 cluster: {name: chaos, listen: "127.0.0.1:%d", routes: [%s]}
 `
 
-// defineServers says how the NATS servers are run. They listen at our end of
-// the cable, where the worker in the namespace reaches them too.
+// defineServers says how the NATS servers are run. With a cable they listen at
+// our end of it, where the worker in the namespace reaches them too.
 func (f *fleet) defineServers() error {
-	clients, err := freePorts(f.net.outside, servers)
+	clients, err := freePorts(f.host, servers)
 	if err != nil {
 		return err
 	}
-	peers, err := freePorts("127.0.0.1", servers)
+	private, err := freePorts("127.0.0.1", 2*servers)
 	if err != nil {
 		return err
 	}
+	peers, pages := private[:servers], private[servers:]
 	var routes, urls []string
 	for i := range servers {
 		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", peers[i]))
-		urls = append(urls, "nats://"+net.JoinHostPort(f.net.outside, strconv.Itoa(clients[i])))
+		urls = append(urls, "nats://"+net.JoinHostPort(f.host, strconv.Itoa(clients[i])))
 	}
 	for i := range servers {
 		name := fmt.Sprintf("nats%d", i)
-		config := fmt.Sprintf(serverConfig, name, f.net.outside, clients[i], f.store(i), peers[i], strings.Join(routes, ", "))
+		config := fmt.Sprintf(serverConfig, name, f.host, clients[i], pages[i], f.store(i), peers[i], strings.Join(routes, ", "))
 		if err := os.WriteFile(f.at(name+".conf"), []byte(config), 0o600); err != nil {
 			return err
 		}
@@ -121,6 +131,8 @@ func (f *fleet) defineServers() error {
 		if err != nil {
 			return err
 		}
+		// It is not well before its copies of the streams are those of the others.
+		p.page = fmt.Sprintf("http://127.0.0.1:%d/healthz", pages[i])
 		f.servers = append(f.servers, p)
 	}
 	f.addresses = strings.Join(urls, ",")
@@ -130,36 +142,44 @@ func (f *fleet) defineServers() error {
 // defineParts says how dispatchers and workers are run. The last worker is the
 // one in the namespace.
 func (f *fleet) defineParts() error {
-	ports, err := freePorts("127.0.0.1", dispatchers)
+	ports, err := freePorts("127.0.0.1", dispatchers+workers)
 	if err != nil {
 		return err
 	}
-	for i, port := range ports {
-		listen := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	for i := range dispatchers {
+		listen := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[i]))
 		argv := []string{f.program("dispatcher"), "--nats", f.addresses, "--tools", f.at("tools"), "--listen", listen}
 		p, err := f.define(fmt.Sprintf("d%d", i), argv, f.failpoints)
 		if err != nil {
 			return err
 		}
+		p.page = "http://" + listen + "/readyz"
 		f.dispatchers = append(f.dispatchers, p)
 		c, err := client.New("http://"+listen, "")
 		if err != nil {
 			return err
 		}
+		if !f.faulty { // there is always another door
+			c = c.Impatient()
+		}
 		f.clients = append(f.clients, c)
 	}
 	for i := range workers {
+		listen := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[dispatchers+i]))
 		argv := []string{
 			f.program("worker"), "--nats", f.addresses, "--tools", f.at("tools"), "--images", f.at("images"), "--state", f.state(i),
-			"--programs", f.cfg.Programs, "--listen", "", "--slots", "4", "--drain", "20s",
+			"--programs", f.cfg.Programs, "--listen", listen, "--slots", "4", "--drain", "20s",
 		}
 		p, err := f.define(fmt.Sprintf("w%d", i), argv, f.failpoints)
 		if err != nil {
 			return err
 		}
+		p.page = "http://" + listen + "/readyz"
 		f.workers = append(f.workers, p)
 	}
-	f.workers[cutOff].ns = f.net.ns
+	if f.faulty {
+		f.workers[cutOff].ns = f.net.ns
+	}
 	return nil
 }
 
@@ -180,9 +200,12 @@ func (f *fleet) define(name string, argv []string, env func(name string, start i
 		env: func(start int, tame bool) []string {
 			own := []string{
 				"TOOLFLEET_CHAOS_LEDGER=" + f.ledger(), "TOOLFLEET_REPLICAS=" + strconv.Itoa(servers),
-				"TOOLFLEET_LEASE=" + lease.String(), "TOOLFLEET_LOG_LEVEL=info",
+				"TOOLFLEET_LOG_LEVEL=info",
 			}
-			if env != nil && !tame {
+			if f.faulty {
+				own = append(own, "TOOLFLEET_LEASE="+lease.String())
+			}
+			if f.faulty && env != nil && !tame {
 				own = append(own, env(name, start)...)
 			}
 			return own

@@ -25,39 +25,36 @@ func (f *fleet) makeCalls(ctx context.Context, calls []asked) []answer {
 			}
 			break
 		}
-		wg.Go(func() { answers[i] = f.makeCall(ctx, a, i) })
+		wg.Go(func() { answers[i] = f.makeCall(ctx, a, byStream, i) })
 	}
 	wg.Wait()
 	return answers
 }
 
-// makeCall makes one call. Whatever breaks, it goes on with the same ids at the
+// makeCall makes one call by a door of one dispatcher. Whatever breaks, it goes on with the same ids at the
 // other dispatcher, as a client should: the same call again finds its log.
-func (f *fleet) makeCall(ctx context.Context, a asked, first int) answer {
+func (f *fleet) makeCall(ctx context.Context, a asked, d door, first int) answer {
 	ctx, done := context.WithCancel(ctx)
 	defer done()
-	req := client.Request{Tool: a.tool, Arguments: a.arguments, ToolCallID: a.id, ThreadID: "chaos", RunID: a.id, Timeout: a.timeout}
-	var seen answer
 	var cancels sync.WaitGroup
 	defer cancels.Wait()
 	defer done()
-	var once sync.Once
-	started := func(key string) {
+	began := time.Now()
+	seen := answer{accepted: -1}
+	accepted := func(key string) {
+		if seen.accepted >= 0 {
+			return
+		}
+		seen.accepted = time.Since(began)
 		if a.cancelAfter > 0 {
-			once.Do(func() { cancels.Go(func() { f.cancel(ctx, key, a.cancelAfter) }) })
+			cancels.Go(func() { f.cancel(ctx, key, a.cancelAfter) })
 		}
 	}
-	for try := first; ; try++ {
-		results := 0
-		err := f.clients[try%len(f.clients)].Call(ctx, req, started, func(ev client.Event) error {
-			if r, ok := ev.Event.(agui.ToolCallResult); ok {
-				results++
-				return seen.take(r, results)
-			}
-			return nil
-		})
+	for seen.tries = 1; ; seen.tries++ {
+		at := (first + seen.tries - 1) % len(f.clients)
+		err := d(ctx, f.clients[at], a, visit{seen: &seen, accepted: accepted})
 		if err != nil {
-			f.logger.Info("a client was disappointed", "call", a.id, "dispatcher", try%len(f.clients), "error", err)
+			f.logger.Info("a client was disappointed", "call", a.id, "dispatcher", at, "error", err)
 		}
 		if err == nil || ctx.Err() != nil || !errors.Is(err, client.ErrUnreachable) {
 			seen.err = err
@@ -76,9 +73,14 @@ func (s *answer) take(r agui.ToolCallResult, n int) error {
 	if err != nil {
 		return err
 	}
-	s.differs = s.differs || s.results > 0 && s.kind != result.Kind()
-	s.kind, s.results = result.Kind(), max(s.results, n)
+	s.note(result.Kind(), n)
 	return nil
+}
+
+// note notes the kind of a result, the n-th that its reader was given.
+func (s *answer) note(k call.Kind, n int) {
+	s.differs = s.differs || s.results > 0 && s.kind != k
+	s.kind, s.results = k, max(s.results, n)
 }
 
 // cancel asks for a call's end after a while, until a dispatcher takes it.

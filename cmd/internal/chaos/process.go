@@ -31,11 +31,13 @@ const (
 type process struct {
 	name string
 	// argv and env are what is run; the environment may differ from start to
-	// start.
+	// start. argv[0] is guarded by mu: a restart may change it.
 	argv []string
 	env  func(start int, tame bool) []string
 	// ready matches the line that it prints once it serves.
 	ready *regexp.Regexp
+	// page answers with HTTP 200 while it takes part in the fleet's work.
+	page string
 	// ns is the network namespace that it runs in; nil is ours.
 	ns     *os.File
 	log    *os.File
@@ -118,6 +120,34 @@ func (p *process) kill(ctx context.Context, down time.Duration) error {
 	}
 }
 
+// restart tells the process to stop, waits for as long as it takes to do so, and
+// starts it again, as program. It returns how long the process took to end and
+// its successor to be ready, and fails when either did not do so by itself.
+func (p *process) restart(ctx context.Context, program string) (ended, ready time.Duration, err error) {
+	old, err := p.awaitUp(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	began := time.Now()
+	p.change(func() {
+		p.killed, p.down, p.up, p.argv[0] = true, 0, false, program
+		_ = syscall.Kill(old, syscall.SIGTERM)
+	})
+	bounded, cancel := context.WithTimeout(ctx, endTimeout)
+	defer cancel()
+	unclean := false
+	if err := p.await(bounded, func() bool { unclean = p.unclean; return p.pid != old }); err != nil {
+		return 0, 0, fmt.Errorf("%w, since it was told to stop", err)
+	}
+	ended = time.Since(began)
+	if unclean {
+		return ended, 0, fmt.Errorf("chaos: %s did not end in order; its log says why", p.name)
+	}
+	began = time.Now()
+	_, err = p.awaitUp(ctx)
+	return ended, time.Since(began), err
+}
+
 // freeze stops the process for a while, without its knowledge.
 func (p *process) freeze(ctx context.Context, length time.Duration) error {
 	pid, err := p.awaitUp(ctx)
@@ -190,7 +220,7 @@ func (p *process) rest(d time.Duration) {
 
 // once runs the process from its start to its end.
 func (p *process) once(start int) error {
-	cmd := exec.Command(p.argv[0], p.argv[1:]...) //nolint:noctx // ended by end and kill
+	cmd := exec.Command(p.program(), p.argv[1:]...) //nolint:noctx // ended by end and kill
 	cmd.Env = append(os.Environ(), p.env(start, p.isTame())...)
 	tail := &tail{w: p.log}
 	cmd.Stderr = tail
@@ -226,6 +256,12 @@ func (p *process) once(start int) error {
 		}
 	})
 	return err
+}
+
+func (p *process) program() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.argv[0]
 }
 
 func (p *process) isTame() bool {

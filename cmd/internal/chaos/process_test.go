@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -57,6 +58,38 @@ func TestProcessIsStartedAgain(t *testing.T) {
 	if p.deaths != (deaths{}) {
 		t.Errorf("ends that were asked for are counted: %+v", p.deaths)
 	}
+}
+
+// A process that is restarted has ended by itself, and comes back as the program
+// that it is to be; one that ends with an error is not restarted in silence.
+func TestRestartWaitsForBothEnds(t *testing.T) {
+	p := newProcess(t, "trap 'exit $TOOLFLEET_TEST_CODE' TERM; echo ready now; while :; do sleep 0.01; done")
+	code := "0"
+	p.env = func(int, bool) []string { return []string{"TOOLFLEET_TEST_CODE=" + code} }
+	var running sync.WaitGroup
+	running.Go(p.run)
+	first, err := p.awaitUp(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	code = "7"
+	if _, _, err := p.restart(t.Context(), "/bin/bash"); err != nil {
+		t.Fatal(err)
+	}
+	second, err := p.awaitUp(t.Context())
+	if err != nil || second == first {
+		t.Fatalf("after %d came %d: %v", first, second, err)
+	}
+	if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", second)); err != nil || filepath.Base(exe) != "bash" {
+		t.Errorf("it came back as %q: %v", exe, err)
+	}
+	if _, _, err := p.restart(t.Context(), "/bin/bash"); err == nil {
+		t.Error("an end with an error is taken for one in order")
+	}
+	if err := p.end(t.Context()); err != nil || p.deaths != (deaths{}) {
+		t.Errorf("ended with %v, and %+v", err, p.deaths)
+	}
+	running.Wait()
 }
 
 func TestEndByItselfIsCounted(t *testing.T) {

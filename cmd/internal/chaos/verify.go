@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/toolfleet/toolfleet/call"
 )
@@ -15,6 +16,11 @@ type answer struct {
 	differs bool
 	// err is why the client gave up; nil when the run came to its end.
 	err error
+	// tries is how often a dispatcher was asked.
+	tries int
+	// accepted is how long the client had to wait until it was told that its
+	// call was taken; negative when it was told nothing but the result.
+	accepted time.Duration
 }
 
 // verdict counts the broken promises.

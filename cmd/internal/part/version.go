@@ -2,8 +2,16 @@ package part
 
 import "runtime/debug"
 
-// Version is that of the module, or the revision it was built from.
+// stamped is set by a build that names its version itself, with
+// -ldflags=-X=…/part.stamped=NAME.
+var stamped string
+
+// Version is that of the build, if it was given one, or of the module, or the
+// revision it was built from.
 func Version() string {
+	if stamped != "" {
+		return stamped
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
