@@ -99,7 +99,7 @@ func TestPain65NobodyDiesOfAnOutage(t *testing.T) {
 		}
 	}
 	submit() // more than the warm sandboxes can serve
-	awaitLog(t, f.log.Name(), "no calls are taken until the runtime is back")
+	awaitLog(t, f.log.Name(), "no work is taken until this is mended")
 	known := len(calls)
 	submit()
 	outage := time.NewTimer(10 * time.Second) // the pauses between attempts add up to 5 s

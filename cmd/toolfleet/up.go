@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/toolfleet/toolfleet/cmd/internal/part"
+	"github.com/toolfleet/toolfleet/internal/health"
 	"github.com/toolfleet/toolfleet/internal/natsd"
 	"github.com/toolfleet/toolfleet/metrics"
 )
@@ -77,7 +78,7 @@ func (c *UpCmd) Run(ctx context.Context) error {
 	var worker atomic.Pointer[part.Worker]
 	dispatcher, err := part.StartDispatcher(c.DispatcherConfig, bus, tools, m, part.Process{
 		Metrics: part.Observing(metrics.Handler(reg), func(ctx context.Context) { bus.Observe(ctx, m); worker.Load().Observe(ctx) }),
-		Ready:   func() error { return worker.Load().Ready() },
+		Health:  func() health.Report { return worker.Load().Report() },
 		// The doors close after the worker has drained. Whoever waits then waits
 		// for the next start.
 		Closed: func() error { return worker.Load().Stopping() },

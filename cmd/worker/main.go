@@ -6,15 +6,17 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
+	"log/slog"
 	"net/http"
 	"os"
 	"sync/atomic"
 
 	"github.com/alecthomas/kong"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/toolfleet/toolfleet/cmd/internal/part"
+	"github.com/toolfleet/toolfleet/internal/health"
 	"github.com/toolfleet/toolfleet/metrics"
 	"github.com/toolfleet/toolfleet/results"
 )
@@ -49,13 +51,44 @@ func run(ctx context.Context, cfg config) error {
 		return err
 	}
 	defer unlock()
-	var health net.Listener
-	if cfg.Listen != "" {
-		if health, err = part.Listen(ctx, cfg.Listen); err != nil {
-			return err
-		}
-		defer health.Close()
+	reg := part.Registry()
+	m := metrics.New(reg)
+	var running atomic.Pointer[part.Worker] // nil until there is a worker
+	if cfg.Listen == "" {
+		return work(ctx, cfg, m, &running, logger)
 	}
+	l, err := part.Listen(ctx, cfg.Listen)
+	if err != nil {
+		return err
+	}
+	// The pages are there from the first moment to the last: a worker that waits
+	// for a dispatcher, reads its images or drains lives, and must not be taken
+	// for one that hangs. When they fail, the worker drains.
+	g, gctx := errgroup.WithContext(ctx)
+	pages, closePages := context.WithCancel(context.WithoutCancel(ctx))
+	g.Go(func() error { return part.Serve(pages, l, handler(reg, &running), logger) })
+	g.Go(func() error {
+		defer closePages()
+		return work(gctx, cfg, m, &running, logger)
+	})
+	return g.Wait()
+}
+
+// handler serves metrics and health.
+func handler(reg *prometheus.Registry, running *atomic.Pointer[part.Worker]) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", part.Observing(metrics.Handler(reg), func(ctx context.Context) {
+		if w := running.Load(); w != nil {
+			w.Observe(ctx)
+		}
+	}))
+	mux.Handle("GET /healthz", health.Page(func() health.Report { return nil })) // it answers: it lives
+	mux.Handle("GET /readyz", health.Page(func() health.Report { return running.Load().Report() }))
+	return mux
+}
+
+// work is the worker, from its connection to the end of its drain.
+func work(ctx context.Context, cfg config, m *metrics.Metrics, running *atomic.Pointer[part.Worker], logger *slog.Logger) error {
 	nc, err := part.Dial(cfg.NATSConfig, part.RoleWorker, logger)
 	if err != nil {
 		return err
@@ -65,15 +98,12 @@ func run(ctx context.Context, cfg config) error {
 	if err != nil {
 		return err
 	}
-	reg := part.Registry()
-	m := metrics.New(reg)
 	tools, err := cfg.Open(ctx, bus, m, logger)
 	if err != nil {
 		return err
 	}
-	var hurried atomic.Pointer[part.Worker] // nil until there is a worker
 	ctx, stop := part.Signals(ctx, func() {
-		if w := hurried.Load(); w != nil {
+		if w := running.Load(); w != nil {
 			w.Hurry()
 		}
 	})
@@ -83,26 +113,18 @@ func run(ctx context.Context, cfg config) error {
 		return err
 	}
 	defer w.Close(ctx)
-	hurried.Store(w)
+	running.Store(w)
 
-	// The log's follower and the health page outlive the drain; when one of
-	// them fails, the worker drains too.
+	// The log's follower outlives the drain; when it fails, the worker drains too.
 	after, end := context.WithCancel(context.WithoutCancel(ctx))
 	g, gctx := errgroup.WithContext(after)
-	work, drain := context.WithCancel(ctx)
+	calls, drain := context.WithCancel(ctx)
 	defer context.AfterFunc(gctx, drain)()
 	g.Go(func() error { return bus.Log.Run(gctx) })
 	g.Go(func() error { return tools.Run(gctx) })
-	if health != nil {
-		mux := http.NewServeMux()
-		mux.Handle("GET /metrics", part.Observing(metrics.Handler(reg), w.Observe))
-		mux.Handle("GET /healthz", part.Healthy(nil))
-		mux.Handle("GET /readyz", part.Healthy(w.Ready))
-		g.Go(func() error { return part.Serve(gctx, health, mux, logger) })
-	}
 	g.Go(func() error {
 		defer end()
-		return w.Run(work)
+		return w.Run(calls)
 	})
 	fmt.Printf("ready nats=%s worker=%s\n", part.Redacted(cfg.Servers()), w.ID())
 	return g.Wait()

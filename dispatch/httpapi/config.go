@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/dispatch"
+	"github.com/toolfleet/toolfleet/internal/health"
 	"github.com/toolfleet/toolfleet/metrics"
 	"github.com/toolfleet/toolfleet/queue"
 )
@@ -80,8 +81,9 @@ type Config struct {
 	ID string
 	// Doors are further doors behind the same listener and guard.
 	Doors []Door
-	// Ready says why the process cannot serve now; nil means that it can.
-	Ready func() error
+	// Health says whether the process can serve now, and must not wait; nil means
+	// that it can.
+	Health func() health.Report
 	// MetricsHandler serves /metrics; nil leaves the path out.
 	MetricsHandler http.Handler
 	// Metrics may be nil.

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -88,33 +87,6 @@ func serveOpenAPI(mux *http.ServeMux, doc *huma.OpenAPI) {
 	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/openapi+json")
 		w.Write(text) //nolint:errcheck // the client is gone, and there is nobody to tell
-	})
-}
-
-// health is the answer of the health paths.
-type health struct {
-	Body struct {
-		Status string `json:"status" enum:"ok"`
-	}
-}
-
-func (s *Server) registerHealth(api huma.API) {
-	ok := func() *health {
-		h := &health{}
-		h.Body.Status = "ok"
-		return h
-	}
-	open := []map[string][]string{} // no token
-	huma.Register(api, huma.Operation{
-		OperationID: "healthz", Method: http.MethodGet, Path: "/healthz", Summary: "Whether the process lives", Tags: []string{"Operation"}, Security: open,
-	}, func(context.Context, *struct{}) (*health, error) { return ok(), nil })
-	huma.Register(api, huma.Operation{
-		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Summary: "Whether the process can serve", Tags: []string{"Operation"}, Security: open,
-	}, func(context.Context, *struct{}) (*health, error) {
-		if err := s.ready(); err != nil {
-			return nil, huma.ErrorWithHeaders(problem(http.StatusServiceUnavailable, "Not ready: "+err.Error()), http.Header{"Retry-After": {"1"}})
-		}
-		return ok(), nil
 	})
 }
 

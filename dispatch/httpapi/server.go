@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/toolfleet/toolfleet/internal/health"
 	"github.com/toolfleet/toolfleet/internal/httpd"
 )
 
@@ -122,13 +123,15 @@ func (s *Server) shutdown(ctx context.Context, quick func(context.Context) error
 	return quick(ctx)
 }
 
-// ready says why the server should get no requests now.
-func (s *Server) ready() error {
+// report says whether the server should get requests now.
+func (s *Server) report() health.Report {
+	var stopping error
 	if s.stopping.Load() {
-		return errShutdown
+		stopping = errShutdown
 	}
-	if s.config.Ready == nil {
-		return nil
+	report := health.Report{}.With("doors", stopping)
+	if s.config.Health != nil {
+		report = append(report, s.config.Health()...)
 	}
-	return s.config.Ready()
+	return report
 }

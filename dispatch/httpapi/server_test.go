@@ -14,6 +14,7 @@ import (
 	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/dispatch/dispatchtest"
 	"github.com/toolfleet/toolfleet/dispatch/httpapi"
+	"github.com/toolfleet/toolfleet/internal/health"
 	"github.com/toolfleet/toolfleet/metrics"
 )
 
@@ -118,20 +119,21 @@ func TestReadiness(t *testing.T) {
 	var mu sync.Mutex
 	var why error
 	d := open(t, dispatchtest.New(t), func(c *httpapi.Config) {
-		c.Ready = func() error {
+		c.Health = func() health.Report {
 			mu.Lock()
 			defer mu.Unlock()
-			return why
+			return health.Report{}.With("disk", nil).With("nats", why)
 		}
 	})
-	if a := d.do("GET", "/readyz", ""); a.Status != 200 || !strings.Contains(a.Body, "ok") {
+	if a := d.do("GET", "/readyz", ""); a.Status != 200 || !strings.Contains(a.Body, `{"status":"ok","checks":[{"name":"doors"},{"name":"disk"},{"name":"nats"}]}`) {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
 	mu.Lock()
 	why = errors.New("NATS is away")
 	mu.Unlock()
-	if p := d.wantProblem(d.do("GET", "/readyz", ""), 503); !strings.Contains(p.Detail, "NATS is away") {
-		t.Errorf("%+v", p)
+	a := d.do("GET", "/readyz", "")
+	if p := d.wantProblem(a, 503); p.Detail != "Not ready: nats: NATS is away" || !strings.Contains(a.Body, `"errors":[{"message":"NATS is away","location":"nats"}]`) {
+		t.Errorf("%s", a.Body)
 	}
 	if a := d.do("GET", "/healthz", ""); a.Status != 200 {
 		t.Errorf("%d %s", a.Status, a.Body)

@@ -28,7 +28,7 @@ func (s *Server) viewStatus(seen *sighting) statusView {
 		state, _ := s.config.Catalogue.State()
 		v.Catalogue = &catalogueLine{state.Revision, len(state.Tools), len(state.Faults)}
 	}
-	v.judge(seen, s.ready())
+	v.judge(seen, s.report().Err())
 	return v
 }
 

@@ -29,6 +29,7 @@ var floors = map[string]int{
 	"internal/problem":   0,
 	"internal/httpd":     0,
 	"internal/failpoint": 0,
+	"internal/health":    0,
 
 	"call":                     1,
 	"schema/validate":          1,
@@ -63,12 +64,13 @@ var floors = map[string]int{
 	"dispatch/dispatchtest": 6,
 
 	// What the programs share, and nobody else may import.
-	"cmd/internal/client": 7,
-	"cmd/internal/part":   7,
-	"cmd/internal/escape": 7,
-	"cmd/internal/egress": 7,
-	"cmd/internal/bench":  8,
-	"cmd/internal/chaos":  8,
+	"cmd/internal/client":   7,
+	"cmd/internal/part":     7,
+	"cmd/internal/escape":   7,
+	"cmd/internal/egress":   7,
+	"cmd/internal/simulate": 7,
+	"cmd/internal/bench":    8,
+	"cmd/internal/chaos":    8,
 
 	"cmd":                        9,
 	"examples":                   9,

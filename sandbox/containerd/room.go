@@ -3,6 +3,7 @@ package containerd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -70,4 +71,20 @@ func (r *Runtime) full() bool {
 		return false
 	}
 	return int64(fs.Bavail) < min(int64(fs.Blocks)/20, mostRoom/fs.Bsize)
+}
+
+// ImagesRoot is the directory in which containerd keeps the layers of images, and
+// what sandboxes write over them, as containerd itself names it: on a host whose
+// files this process may not see.
+func (r *Runtime) ImagesRoot(ctx context.Context) (string, error) {
+	found, err := r.client.IntrospectionService().Plugins(ctx, "id=="+snapshotter)
+	if err != nil {
+		return "", wrap("ask where images are", err)
+	}
+	for _, p := range found.GetPlugins() {
+		if root := p.GetExports()["root"]; root != "" {
+			return root, nil
+		}
+	}
+	return "", fmt.Errorf("containerd: %w: the snapshotter %s has no root", sandbox.ErrUnavailable, snapshotter)
 }

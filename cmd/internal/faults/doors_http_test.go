@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/dispatch/httpapi"
+	"github.com/toolfleet/toolfleet/internal/health"
 )
 
 // TestDiesNATSAtTheDoors: while the server is away the door answers 503 with
@@ -61,11 +62,12 @@ func (f *fleet) door(d *part) (url string) {
 	}
 	s, err := httpapi.New(httpapi.Config{
 		Addr: "127.0.0.1:0", Dispatcher: d.Dispatcher, Tools: c, Drain: time.Second, Logger: slog.New(slog.DiscardHandler),
-		Ready: func() error {
+		Health: func() health.Report {
+			var nats error
 			if !d.nc.IsConnected() {
-				return io.ErrUnexpectedEOF
+				nats = io.ErrUnexpectedEOF
 			}
-			return nil
+			return health.Report{}.With("nats", nats)
 		},
 	})
 	if err != nil {

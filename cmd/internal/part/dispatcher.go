@@ -16,6 +16,7 @@ import (
 	"github.com/toolfleet/toolfleet/dispatch"
 	"github.com/toolfleet/toolfleet/dispatch/aguidoor"
 	"github.com/toolfleet/toolfleet/dispatch/httpapi"
+	"github.com/toolfleet/toolfleet/internal/health"
 	"github.com/toolfleet/toolfleet/keeper"
 	"github.com/toolfleet/toolfleet/metrics"
 	"github.com/toolfleet/toolfleet/queue"
@@ -46,7 +47,8 @@ type Dispatcher struct {
 	logger    *slog.Logger
 	keeper    *keeper.Keeper
 	bus       *Bus
-	ready     func() error
+	health    *health.Monitor
+	report    func() health.Report
 	started   time.Time
 }
 
@@ -54,8 +56,9 @@ type Dispatcher struct {
 type Process struct {
 	// Metrics serves the page of metrics.
 	Metrics http.Handler
-	// Ready says why the process is not ready; nil means whenever the bus is.
-	Ready func() error
+	// Health says whether the rest of the process is ready, without waiting; nil
+	// means that there is none.
+	Health func() health.Report
 	// Closed says why no calls are taken; nil means that they are.
 	Closed func() error
 	// Drain is how long requests may go on at a stop; 0 means 10 s.
@@ -99,13 +102,14 @@ func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools *catalog.Follower, m 
 	if err != nil {
 		return nil, err
 	}
-	ready := p.Ready
-	if ready == nil {
-		ready = bus.Ready
+	monitor := health.NewMonitor(logger, bus.checkNATS())
+	report := monitor.Report
+	if p.Health != nil {
+		report = func() health.Report { return append(monitor.Report(), p.Health()...) }
 	}
 	srv, err := httpapi.New(httpapi.Config{
 		Addr: cfg.Listen, TokenFile: cfg.Tokens, PublicURL: cfg.PublicURL, SigningKey: key, Origins: cfg.CORSOrigin,
-		Dispatcher: d, Tools: c, Catalogue: tools, Workers: bus.Registry.List, Dispatchers: bus.Dispatchers.List, ID: scheduler.ID, Doors: []httpapi.Door{agui}, Metrics: m, MetricsHandler: p.Metrics, Drain: p.Drain, Ready: ready, Logger: logger,
+		Dispatcher: d, Tools: c, Catalogue: tools, Workers: bus.Registry.List, Dispatchers: bus.Dispatchers.List, ID: scheduler.ID, Doors: []httpapi.Door{agui}, Metrics: m, MetricsHandler: p.Metrics, Drain: p.Drain, Health: report, Logger: logger,
 	})
 	if err != nil {
 		return nil, err
@@ -113,7 +117,7 @@ func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools *catalog.Follower, m 
 	return &Dispatcher{
 		calls: d, http: srv, scheduler: scheduler, tenants: tenants, usage: usage, logger: logger,
 		keeper: &keeper.Keeper{Log: bus.Log, Queue: bus.Queue, Registry: bus.Registry, Scheduler: scheduler, Metrics: m, Logger: logger},
-		bus:    bus, ready: ready, started: time.Now(),
+		bus:    bus, health: monitor, report: report, started: time.Now(),
 	}, nil
 }
 
@@ -121,7 +125,7 @@ func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools *catalog.Follower, m 
 func (d *Dispatcher) register(ctx context.Context) {
 	d.bus.Dispatchers.Run(ctx, "d-"+random(8), func() queue.DispatcherInfo {
 		info := queue.DispatcherInfo{ID: d.scheduler.ID, Version: Version(), Started: d.started}
-		if err := d.ready(); err != nil {
+		if err := d.report().Err(); err != nil {
 			info.Problem = err.Error()
 		}
 		return info
@@ -160,6 +164,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	g.Go(func() error { return d.scheduler.Run(ctx) })
 	g.Go(func() error { return d.keeper.Run(ctx) })
 	g.Go(func() error { d.register(ctx); return nil })
+	g.Go(func() error { return d.health.Run(ctx) })
 	g.Go(func() error { return giveBackMemory(ctx) })
 	g.Go(func() error { return d.tenants.Run(ctx, d.logger) })
 	if d.usage != nil {

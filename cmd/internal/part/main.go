@@ -143,22 +143,6 @@ func Registry() *prometheus.Registry {
 	return reg
 }
 
-// Healthy answers 200 while ready returns nil, else 503 with the reason. A nil
-// ready means always.
-func Healthy(ready func() error) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		if ready != nil {
-			if err := ready(); err != nil {
-				w.WriteHeader(http.StatusServiceUnavailable)
-				_, _ = fmt.Fprintln(w, err)
-				return
-			}
-		}
-		_, _ = fmt.Fprintln(w, "ok")
-	})
-}
-
 // Observing calls observe before each scrape of h.
 func Observing(h http.Handler, observe func(context.Context)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -12,7 +12,7 @@ import (
 // before each scrape, so that a scrape is never older than itself.
 func (w *Worker) Observe(ctx context.Context) {
 	w.metrics.SetNATS(w.bus.Ready() == nil)
-	w.metrics.SetContainerd(w.reachable.Load())
+	w.metrics.SetContainerd(w.health.Report().Passed(checkContainerd))
 	w.metrics.SetSlots(w.cfg.Slots, w.server.Busy())
 	s := w.pool.Stats()
 	w.metrics.SetSandboxes(w.runtime.Name(), metrics.Sandboxes{Starting: s.Starting, Warm: s.Warm, Running: s.InUse, Closing: s.Closing})

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/internal/health"
 	"github.com/toolfleet/toolfleet/metrics"
 	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/results"
@@ -36,6 +37,7 @@ type WorkerConfig struct {
 	Runtimes   map[string]string `name:"runtime" help:"A runtime handler that tools may name, beside runc, runsc and crun: the path of an OCI runtime, or containerd's name of a shim, such as io.containerd.kata.v2. May be repeated." placeholder:"NAME=PATH" env:"TOOLFLEET_RUNTIMES"`
 	Secrets    string            `help:"File that says which tools and tenants may have which secrets, and where their values are; without it no tool has any." env:"TOOLFLEET_SECRETS"`
 	SecretsCA  string            `name:"secrets-ca" help:"File of certificates (PEM) that the hosts of injected secrets are checked by, beside the system's." env:"TOOLFLEET_SECRETS_CA"`
+	DiskFloor  int64             `help:"MiB that must be free below the state, and where containerd keeps images, for a call to be started; 0 means a fortieth of the disk, 512 at the most." default:"0" env:"TOOLFLEET_DISK_FLOOR"`
 	SubIDBase  uint32            `help:"First user id of the sandboxes' id ranges, each of 65,536." name:"subid-base" default:"100000" env:"TOOLFLEET_SUBID_BASE"`
 	ImagesConfig
 	EgressConfig
@@ -62,9 +64,9 @@ type Worker struct {
 	lacks   map[string]string
 	server  *queue.Server
 	started time.Time
-	// reachable says whether the runtime answered the last time.
-	reachable atomic.Bool
-	draining  atomic.Bool
+	// health asks for what calls need, and host adds what need not be asked.
+	health   *health.Monitor
+	draining atomic.Bool
 }
 
 // mostMiB is 1 TiB, as for a tool.
@@ -80,6 +82,9 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools *catalog
 	}
 	if cfg.WarmMemory < 0 || cfg.IdleMemory < 0 || max(cfg.WarmMemory, cfg.IdleMemory) > mostMiB {
 		return nil, fmt.Errorf("warm-memory and idle-memory are MiB, between 0 and %d", mostMiB)
+	}
+	if cfg.DiskFloor < 0 || cfg.DiskFloor > mostMiB {
+		return nil, fmt.Errorf("disk-floor is MiB, between 0 and %d", mostMiB)
 	}
 	if cfg.ImagesUnused <= 0 {
 		return nil, errors.New("images-unused must be above 0")
@@ -131,9 +136,9 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools *catalog
 			Alive: bus.Registry.Alive, Secrets: secrets, Roots: roots, Egress: network, Metrics: m, Logger: logger,
 		},
 		Class: cfg.Class, Slots: cfg.Slots, Drain: cfg.Drain, Log: logger, Metrics: m,
-		Ready: func() bool { return w.reachable.Load() && w.images.ready.Load() },
+		Ready: func() bool { return w.host().Err() == nil },
 	}
-	w.reachable.Store(true)
+	w.health = health.NewMonitor(logger, w.checks()...)
 	return w, nil
 }
 
@@ -224,6 +229,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer stop()
 	defer context.AfterFunc(ctx, func() {
 		w.draining.Store(true)
+		w.bus.Registry.Tell()
 		w.logger.Info("stopping: running calls may finish; a second signal hurries", "running", w.server.Busy(), "drain", w.cfg.Drain)
 	})()
 	g, gctx := errgroup.WithContext(after)
@@ -232,7 +238,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	g.Go(func() error { return w.prepull(gctx) })
 	g.Go(func() error { return w.images.run(gctx) })
 	g.Go(func() error { return w.bus.Registry.Run(gctx, w.info) })
-	g.Go(func() error { return w.watch(gctx) })
+	g.Go(func() error { return w.health.Run(gctx) })
+	g.Go(func() error { return w.sweep(gctx) })
 	g.Go(func() error { return w.lookAtHost(gctx) })
 	g.Go(func() error {
 		defer stop()
@@ -259,54 +266,31 @@ func (w *Worker) info() queue.WorkerInfo {
 		info.Warm += level.Warm
 		info.WarmTarget += level.Target
 	}
-	if err := w.Ready(); err != nil && !info.Draining {
+	if err := w.Report().Err(); err != nil && !info.Draining {
 		info.Problem = err.Error()
 	}
 	return info
 }
 
-// watchInterval is how often the runtime is asked whether it is there, and
-// sweepInterval how often the host is looked over for what has expired.
-const (
-	watchInterval = 2 * time.Second
-	sweepInterval = time.Minute
-)
+// sweepInterval is how often the host is looked over for what has expired.
+const sweepInterval = time.Minute
 
-// watch keeps the readiness true and sweeps what dead workers of this host
-// left, until ctx is done.
-func (w *Worker) watch(ctx context.Context) error {
-	tick, sweep := time.NewTicker(watchInterval), time.NewTicker(sweepInterval)
+// sweep removes what dead workers of this host left, until ctx is done.
+func (w *Worker) sweep(ctx context.Context) error {
+	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
-	defer sweep.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			w.ask(ctx)
-		case <-sweep.C:
-			if report, err := w.runtime.Sweep(ctx); err != nil && ctx.Err() == nil {
-				w.logger.Warn("sweep of the host", "error", err)
-			} else if report != (containerd.SweepReport{}) {
-				w.logger.Info("swept what a dead worker left", "report", report)
-				w.metrics.SandboxesSwept(w.runtime.Name(), report.Sandboxes)
-			}
 		}
-	}
-}
-
-// ask asks the runtime whether it is there, and says so when that changes.
-func (w *Worker) ask(ctx context.Context) {
-	bounded, cancel := context.WithTimeout(ctx, watchInterval)
-	defer cancel()
-	err := w.runtime.Ready(bounded)
-	if ctx.Err() != nil {
-		return
-	}
-	if was := w.reachable.Swap(err == nil); was && err != nil {
-		w.logger.Error("no calls are taken until the runtime is back", "error", err)
-	} else if !was && err == nil {
-		w.logger.Info("the runtime is back")
+		if report, err := w.runtime.Sweep(ctx); err != nil && ctx.Err() == nil {
+			w.logger.Warn("sweep of the host", "error", err)
+		} else if report != (containerd.SweepReport{}) {
+			w.logger.Info("swept what a dead worker left", "report", report)
+			w.metrics.SandboxesSwept(w.runtime.Name(), report.Sandboxes)
+		}
 	}
 }
 
@@ -314,26 +298,6 @@ func (w *Worker) ask(ctx context.Context) {
 func (w *Worker) Stopping() error {
 	if w.draining.Load() {
 		return errors.New("the worker is stopping")
-	}
-	return nil
-}
-
-// Ready says why the worker takes no calls; nil means that it does.
-func (w *Worker) Ready() error {
-	if err := w.Stopping(); err != nil {
-		return err
-	}
-	if !w.reachable.Load() {
-		return errors.New("the worker's runtime cannot be reached")
-	}
-	if !w.images.ready.Load() {
-		return errors.New("the worker is getting the images of its tools ready")
-	}
-	if err := w.bus.Ready(); err != nil {
-		return err
-	}
-	if err := w.bus.Registry.Beating(); err != nil {
-		return fmt.Errorf("the worker cannot register itself: %w", err)
 	}
 	return nil
 }
