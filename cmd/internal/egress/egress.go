@@ -94,34 +94,15 @@ func Run(ctx context.Context, c Config) (err error) {
 }
 
 func (c Config) tryAll(ctx context.Context, s *scene) error {
-	tried, open := 0, 0
-	var short []error
+	v := verdict{out: c.Out, why: c.Why}
 	for _, runtime := range c.Runtimes {
 		for _, isolation := range c.Isolations {
 			answers, err := s.play(ctx, runtime, isolation)
 			if err != nil {
 				return fmt.Errorf("egress: %s %s: %w", runtime, isolation, err)
 			}
-			for _, a := range answers {
-				word, reason := "denied", ""
-				if a.open {
-					open++
-					word = "OPEN"
-				}
-				if c.Why || a.open {
-					reason = " " + a.why
-				}
-				fmt.Fprintf(c.Out, "egress %s %s %s %s%s\n", runtime, isolation, a.name, word, reason)
-			}
-			tried += len(answers)
-			if len(answers) < MinTried {
-				short = append(short, fmt.Errorf("egress: %s %s: only %d attempts were tried, fewer than %d", runtime, isolation, len(answers), MinTried))
-			}
+			v.add(runtime, isolation, answers)
 		}
 	}
-	fmt.Fprintf(c.Out, "egress: %d tried, %d open\n", tried, open)
-	if open > 0 {
-		short = append(short, fmt.Errorf("%w: %d are open; the lines say which", ErrOpen, open))
-	}
-	return errors.Join(short...)
+	return v.end()
 }
