@@ -12,9 +12,7 @@ import (
 )
 
 // TestDispatcherAnswersWhileItStops stops a dispatcher at which a client waits
-// for a call that is nearly over. It once stopped reading the log with the
-// signal, so that whoever waited heard nothing more, and was sent away when the
-// time for the stop was over.
+// for a call that is nearly over: it is answered, and not sent away.
 func TestDispatcherAnswersWhileItStops(t *testing.T) {
 	dir := t.TempDir()
 	tools := filepath.Join(dir, "tools")

@@ -31,7 +31,7 @@ func Roll(ctx context.Context, cfg Config) (err error) {
 	if err := f.awaitWell(ctx); err != nil {
 		return errors.Join(err, f.stop(ctx))
 	}
-	r := &rolling{fleet: f, watch: newWatch(f)}
+	r := &rolling{fleet: f, watch: newWatch(f), began: time.Now()}
 	fmt.Fprintf(cfg.Out, "%d NATS servers, %d dispatchers and %d workers are well\n", servers, dispatchers, workers)
 	made, rollErr := r.run(ctx)
 	logs, err := f.finalLog(ctx)
@@ -60,6 +60,7 @@ func Roll(ctx context.Context, cfg Config) (err error) {
 type rolling struct {
 	fleet *fleet
 	watch *watch
+	began time.Time
 }
 
 // made is a call that was made, and what its client saw.
@@ -81,13 +82,21 @@ func (r *rolling) run(ctx context.Context) (calls []*made, err error) {
 	return calls, err
 }
 
-// roll restarts everything, as often as it was told to.
+// roll restarts everything, as often as it was told to, while it is watched.
 func (r *rolling) roll(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer stop()
 	wg.Go(func() { r.watch.run(watching) })
+	err := r.steps(ctx)
+	stop()
+	wg.Wait()
+	if err != nil {
+		return err
+	}
+	return r.watch.settle(ctx)
+}
+
+func (r *rolling) steps(ctx context.Context) error {
 	cfg := r.fleet.cfg
 	for n := range cfg.Rolls {
 		bin := cfg.Next
@@ -115,8 +124,8 @@ func (r *rolling) step(ctx context.Context, roll int, p *process, bin string) er
 	if err := r.fleet.awaitWell(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(r.fleet.cfg.Out, "roll %d: %-5s ended in %s, was ready after %s, all were well after %s\n",
-		roll, p.name, short(ended), short(ready), short(time.Since(began)))
+	fmt.Fprintf(r.fleet.cfg.Out, "%6.1fs roll %d: %-5s ended in %s, was ready after %s, all were well after %s\n",
+		time.Since(r.began).Seconds(), roll, p.name, short(ended), short(ready), short(time.Since(began)))
 	return nil
 }
 
@@ -157,6 +166,7 @@ func (r *rolling) load(ctx context.Context, rolled <-chan struct{}) (calls []*ma
 			break
 		}
 		m, n := &made{asked: author.next()}, len(calls)
+		m.asked.at = time.Since(r.began)
 		calls = append(calls, m)
 		wg.Go(func() {
 			defer func() { <-open }()

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/toolfleet/toolfleet/agui"
@@ -114,5 +115,37 @@ func TestCallMovesToTheOtherDoor(t *testing.T) {
 	visited, fails = nil, []error{broken}
 	if seen := f.makeCall(t.Context(), asked{id: "c"}, d, 0); !errors.Is(seen.err, broken) || seen.tries != 1 || seen.accepted >= 0 {
 		t.Errorf("%+v", seen)
+	}
+}
+
+func TestWatchKnowsWhatItMissed(t *testing.T) {
+	part := func(version string) (w client.WorkerStatus) { w.Version = version; return w }
+	draining := part("one")
+	draining.State = "draining"
+	two := []client.DispatcherStatus{{Version: "one"}, {Version: "one"}}
+	w := &watch{}
+	for _, step := range []struct {
+		workers float64
+		status  client.Status
+		misses  string
+	}{
+		{3, client.Status{Workers: []client.WorkerStatus{part("one")}, Dispatchers: two}, "never fell"},
+		{2, client.Status{Workers: []client.WorkerStatus{part("one")}, Dispatchers: two}, "drains"},
+		{3, client.Status{Workers: []client.WorkerStatus{draining}, Dispatchers: two}, "away"},
+		{3, client.Status{Workers: []client.WorkerStatus{part("one")}, Dispatchers: two[:1]}, "two versions"},
+		{3, client.Status{Workers: []client.WorkerStatus{part("one"), part("two")}, Dispatchers: two}, ""},
+	} {
+		w.gauge.note(step.workers)
+		w.status.note(step.status)
+		if err := w.missed(); (err == nil) != (step.misses == "") || err != nil && !strings.Contains(err.Error(), step.misses) {
+			t.Errorf("missed: %v, want %q", err, step.misses)
+		}
+	}
+	if w.whole() == nil {
+		t.Error("two workers of two versions are a whole fleet")
+	}
+	w.status.note(client.Status{Workers: []client.WorkerStatus{part("two"), part("two"), part("two")}, Dispatchers: []client.DispatcherStatus{{Version: "two"}, {Version: "two"}}})
+	if err := w.whole(); err != nil {
+		t.Error(err)
 	}
 }

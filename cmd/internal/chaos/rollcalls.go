@@ -17,7 +17,7 @@ var calmBehaviours = []behaviour{
 	{weight: 60, work: sleep(0.05, 0.8)},
 	{weight: 25, work: sleep(2, 6)},
 	{weight: 8, want: call.KindToolError, work: say("sleep 0.3; echo this went wrong >&2; exit 3")},
-	{weight: 7, want: call.KindTimeout, work: forever, timeout: "2s"},
+	{weight: 7, want: call.KindCrashed, work: say("sleep 0.3; kill -9 $$")},
 }
 
 // doors are the ways by which a roll's calls are made, in turn.

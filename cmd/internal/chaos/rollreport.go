@@ -1,7 +1,7 @@
 package chaos
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -31,18 +31,16 @@ func (r *rolling) report(calls []*made, logs map[string]logged, ledger map[strin
 	fmt.Fprintf(out, "ends of processes beside these: panics=%d exits=%d\n", d.panics, d.exits)
 	fmt.Fprintf(out, "calls taken up at another door: %d, tools run again, which they allow: %d\n", moved(calls), again)
 	fmt.Fprintf(out, "a client waited for its call to be taken: %s\n", waits(calls))
-	fmt.Fprintf(out, "toolfleet_workers of the dispatchers: least %v, last %v\n", r.watch.workers.least, r.watch.workers.last)
+	fmt.Fprintln(out, r.watch)
 	fmt.Fprintln(out, v)
 	fmt.Fprintf(out, "rolling: %d calls, %d results, %d lost\n", len(calls), results, v.lost)
-	switch why := r.watch.settled(); {
+	switch {
 	case !v.kept():
 		return ErrBroken
 	case d.panics+d.exits > 0:
 		return fmt.Errorf("chaos: a part ended that nobody had told to; see the logs in %s", r.fleet.cfg.Dir)
-	case why != "":
-		return errors.New("chaos: " + why)
 	}
-	return nil
+	return r.watch.missed()
 }
 
 // moved counts the calls whose clients had to ask more than once.
@@ -57,15 +55,18 @@ func moved(calls []*made) (n int) {
 
 // waits says how long clients waited until they knew that their calls were taken.
 func waits(calls []*made) string {
-	var all []time.Duration
+	var told []*made
 	for _, m := range calls {
 		if m.answer.accepted >= 0 {
-			all = append(all, m.answer.accepted)
+			told = append(told, m)
 		}
 	}
-	if len(all) == 0 {
+	if len(told) == 0 {
 		return "nobody was told"
 	}
-	slices.Sort(all)
-	return fmt.Sprintf("median %s, 99 of 100 %s, longest %s", all[len(all)/2].Round(time.Millisecond), all[len(all)*99/100].Round(time.Millisecond), all[len(all)-1].Round(time.Millisecond))
+	slices.SortFunc(told, func(a, b *made) int { return cmp.Compare(a.answer.accepted, b.answer.accepted) })
+	of := func(m *made) time.Duration { return m.answer.accepted.Round(time.Millisecond) }
+	last := told[len(told)-1]
+	return fmt.Sprintf("median %s, 99 of 100 %s, longest %s (%s, made at %.1fs)",
+		of(told[len(told)/2]), of(told[len(told)*99/100]), of(last), last.asked.id, last.asked.at.Seconds())
 }
