@@ -28,6 +28,14 @@ func (m *Metrics) SetWorkers(classes map[string]int) {
 	}
 }
 
+// WorkersLost counts workers that ended without signing off.
+func (m *Metrics) WorkersLost(n int) {
+	if m == nil {
+		return
+	}
+	m.workersLost.Add(float64(max(0, n)))
+}
+
 // TenantJobs is what a tenant has in the queues.
 type TenantJobs struct {
 	Waiting int // for their turn

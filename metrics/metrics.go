@@ -36,6 +36,7 @@ type Metrics struct {
 	slotsBusy  prometheus.Gauge
 
 	workers     *prometheus.GaugeVec
+	workersLost prometheus.Counter
 	nats        prometheus.Gauge
 	containerd  prometheus.Gauge
 	streamBytes *prometheus.GaugeVec
@@ -123,6 +124,7 @@ func New(reg prometheus.Registerer) *Metrics {
 		slotsBusy:  f.gauge("slots_busy", "Slots of this worker that hold a delivery.").WithLabelValues(),
 
 		workers:     f.gauge("workers", "Workers that are registered and alive, by class. Every dispatcher tells the same.", "class"),
+		workersLost: f.counter("workers_lost_total", "Workers that stopped beating without signing off. Every dispatcher counts the same.").WithLabelValues(),
 		nats:        f.gauge("nats_connected", "Whether this process is connected to a NATS server: 1 or 0.").WithLabelValues(),
 		containerd:  f.gauge("containerd_connected", "Whether this worker's containerd answered when it was last asked, every two seconds: 1 or 0.").WithLabelValues(),
 		streamBytes: f.gauge("stream_bytes", "Bytes that a stream holds, by stream. Every dispatcher tells the same.", "stream"),

@@ -30,6 +30,7 @@ func useAll(m *metrics.Metrics, tool string) {
 	m.SetInFlightLimit("default", 10_000)
 	m.Redelivered()
 	m.SetWorkers(map[string]int{"default": 2})
+	m.WorkersLost(1)
 	m.SetNATS(true)
 	m.SetContainerd(false)
 	m.SetStream("LOG", 1, 2)

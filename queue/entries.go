@@ -77,7 +77,22 @@ func (e entries) put(ctx context.Context, key string, v any) error {
 
 // each tells take of every entry that there is.
 func (e entries) each(ctx context.Context, take func(jetstream.KeyValueEntry)) error {
-	watch, err := e.kv.WatchAll(ctx, jetstream.IgnoreDeletes())
+	return e.walk(ctx, take, jetstream.IgnoreDeletes())
+}
+
+// expired tells take of every marker of an entry that was written no more and not
+// deleted either. The server keeps a marker for markerTTL, or until the entry is
+// written again.
+func (e entries) expired(ctx context.Context, take func(jetstream.KeyValueEntry)) error {
+	return e.walk(ctx, func(entry jetstream.KeyValueEntry) {
+		if entry.Operation() == jetstream.KeyValuePurge { // what leaves of itself is deleted
+			take(entry)
+		}
+	})
+}
+
+func (e entries) walk(ctx context.Context, take func(jetstream.KeyValueEntry), opts ...jetstream.WatchOpt) error {
+	watch, err := e.kv.WatchAll(ctx, opts...)
 	if err != nil {
 		return err
 	}

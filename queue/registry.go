@@ -65,6 +65,8 @@ type Registry struct {
 	reached    time.Time  // when server and bucket were reached again the last time
 	reconnects uint64     // as of then
 	beatErr    error      // of the last beat
+	lost       uint64     // revision of the last marker that Lost has counted
+	counting   bool       // Lost was asked before
 }
 
 // OpenRegistry creates or checks the bucket, or binds to it. Of the options it
@@ -198,4 +200,32 @@ func (r *Registry) List(ctx context.Context) ([]WorkerInfo, error) {
 		return nil, fmt.Errorf("queue: list workers: %w", err)
 	}
 	return workers, nil
+}
+
+// Lost counts the workers that stopped beating without signing off since it was
+// asked last, in this process; the first time it is 0. Asked less often than once
+// a minute it misses some. While the registry is patient it counts nobody: a worker
+// that was cut off beats again, and is not lost.
+func (r *Registry) Lost(ctx context.Context) (int, error) {
+	if r.patient() {
+		return 0, nil
+	}
+	var revisions []uint64
+	if err := r.entries.expired(ctx, func(e jetstream.KeyValueEntry) { revisions = append(revisions, e.Revision()) }); err != nil {
+		return 0, fmt.Errorf("queue: look for lost workers: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n, last := 0, r.lost
+	for _, revision := range revisions {
+		if revision > last {
+			n++
+			r.lost = max(r.lost, revision)
+		}
+	}
+	if !r.counting {
+		r.counting = true
+		return 0, nil
+	}
+	return n, nil
 }

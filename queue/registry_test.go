@@ -91,6 +91,61 @@ func TestRegistryTellsWithoutWaiting(t *testing.T) {
 	}
 }
 
+// A worker that was killed is counted once, and one that left is not.
+func TestRegistryCountsTheLost(t *testing.T) {
+	js := natsdtest.JetStream(t)
+	r, err := queue.OpenRegistry(t.Context(), js, queue.Options{AckWait: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Patience = 0
+	lost := func() int {
+		n, err := r.Lost(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := lost(); n != 0 {
+		t.Errorf("%d lost of none", n)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- r.Run(ctx, func() queue.WorkerInfo { return queue.WorkerInfo{ID: "w", Incarnation: "1"} })
+	}()
+	awaitAlive(t, r, "1", true)
+	leave()
+	if err := get(t, done, "the end of Run"); err != nil {
+		t.Error(err)
+	}
+	awaitAlive(t, r, "1", false)
+	if n := lost(); n != 0 {
+		t.Errorf("%d lost of one that left", n)
+	}
+	kv, err := js.KeyValue(t.Context(), queue.WorkersBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One beat, and no more: what a killed worker leaves.
+	if _, err := kv.Put(t.Context(), "w", []byte(`{"id":"w","incarnation":"2"}`)); err != nil {
+		t.Fatal(err)
+	}
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	n := 0
+	for limit := time.After(30 * time.Second); n == 0; n = lost() {
+		select {
+		case <-look.C:
+		case <-limit:
+			t.Fatal("a worker that was killed is not counted")
+		}
+	}
+	if again := lost(); n != 1 || again != 0 {
+		t.Errorf("counted as %d, then %d", n, again)
+	}
+}
+
 // awaitAlive asks until the answer is the one wanted.
 func awaitAlive(t *testing.T, r *queue.Registry, incarnation string, want bool) {
 	t.Helper()

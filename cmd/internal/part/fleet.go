@@ -32,6 +32,9 @@ func (b *Bus) Observe(ctx context.Context, m *metrics.Metrics) {
 		}
 		m.SetWorkers(classes)
 	}
+	if n, err := b.Registry.Lost(ctx); err == nil {
+		m.WorkersLost(n)
+	}
 	for _, name := range watched {
 		stream, err := b.js.Stream(ctx, name)
 		if err != nil {
