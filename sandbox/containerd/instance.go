@@ -87,8 +87,12 @@ func (i *instance) Write(p []byte) (int, error) { return i.stdio.in.Write(p) }
 // then kills its pid namespace and reports the end after the last process of
 // it is gone, while `runc kill` would start two programs to send one signal.
 // What is left in the cgroup nonetheless is killed by the cgroup.
+//
+// Whoever still writes to the agent is let go first: it may not have read for long,
+// and its shim holds the other end open beyond its death.
 func (i *instance) Kill(ctx context.Context) error {
 	i.killed.Store(true)
+	_ = i.stdio.in.SetWriteDeadline(time.Unix(1, 0)) // fails when it is closed
 	if i.init != nil {
 		if err := i.init.kill(ctx); err != nil {
 			return err

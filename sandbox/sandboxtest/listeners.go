@@ -3,8 +3,11 @@ package sandboxtest
 import (
 	"context"
 	"io"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/toolfleet/toolfleet/sandbox"
 	"github.com/toolfleet/toolfleet/sandbox/wire"
@@ -93,12 +96,87 @@ func (s *suite) testListeners(t *testing.T) {
 			t.Errorf("the tool says %q %q %s", got, exit.Stderr, exit.Detail)
 		}
 	})
+	t.Run("ThousandClogged", s.testClogged)
+	if s.Limits {
+		t.Run("CloggedToDeath", s.testCloggedToDeath)
+	}
 	t.Run("NoneWithoutListeners", func(t *testing.T) {
 		exit := s.run(t, s.probe("exchange", "tcp", echoAddress, "anybody?"), sandbox.Sink{})
 		if got := string(exit.Stdout); !strings.Contains(got, "refused") {
 			t.Errorf("the tool got %q", got)
 		}
 	})
+}
+
+// Connections, a thousand of them, whose ends all send and never read cost no more than their
+// windows, on either side, and one more connection is served as ever.
+func (s *suite) testClogged(t *testing.T) {
+	conns := 1000
+	if s.OwnKernel != "" {
+		conns = 200 // gVisor's network keeps up to a mebibyte for each of them
+	}
+	var before, during runtime.MemStats
+	clogged := make(chan struct{}, conns)
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	// The sockets of the sandbox and the agent's share are the tool's own to pay for.
+	spec := s.Spec
+	spec.Limits.Memory = 1 << 30
+	exit, err := s.openSpec(t, spec).Run(testContext(t), s.listening(func(ctx context.Context, listener int, conn *sandbox.Stream) {
+		if listener == 0 {
+			clog(conn)
+			clogged <- struct{}{}
+			<-ctx.Done()
+			return
+		}
+		for range conns {
+			select {
+			case <-clogged:
+			case <-ctx.Done():
+				return
+			}
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&during)
+		echo(ctx, listener, conn)
+	}, "clogmany", echoAddress, strconv.Itoa(conns), strconv.Itoa(128<<10), otherAddress), sandbox.Sink{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, rest, _ := strings.Cut(string(exit.Stdout), "\n")
+	if rest != "still" {
+		t.Fatalf("the tool says %q %q (%s %s), peak %d MiB", exit.Stdout, exit.Stderr, exit.Cause, exit.Detail, exit.Usage.PeakMemory>>20)
+	}
+	// A buffer that grows may have twice the room that it needs.
+	most := int64(conns) * 2 * wire.StreamWindow
+	if grown := int64(during.HeapAlloc) - int64(before.HeapAlloc); grown > most {
+		t.Errorf("%d connections that nobody reads took %d MiB, more than their windows' %d; the tool got rid of %s bytes", conns, grown>>20, most>>20, sent)
+	}
+}
+
+// A sandbox whose connections nobody reads and whose memory they use up is told of
+// like any other, though whoever writes to them may wait for an agent that is gone.
+func (s *suite) testCloggedToDeath(t *testing.T) {
+	exit := s.run(t, s.listening(func(ctx context.Context, listener int, conn *sandbox.Stream) {
+		if listener == 1 {
+			echo(ctx, listener, conn)
+			return
+		}
+		clog(conn)
+		<-ctx.Done()
+	}, "clogmany", echoAddress, "1000", strconv.Itoa(1<<20), otherAddress), sandbox.Sink{})
+	// Where the kernel makes sockets wait in place of giving them memory, it lives.
+	if exit.Cause != sandbox.CauseOutOfMemory && string(exit.Stdout[max(0, len(exit.Stdout)-5):]) != "still" {
+		t.Errorf("cause %q (%s), and it said %.200q", exit.Cause, exit.Detail, exit.Stdout)
+	}
+}
+
+// clog writes until nothing more is taken.
+func clog(conn *sandbox.Stream) {
+	_ = conn.SetWriteDeadline(time.Now().Add(3 * time.Second))
+	for err := error(nil); err == nil; {
+		_, err = conn.Write(make([]byte, wire.MaxStreamData))
+	}
 }
 
 // listening is a probe with two addresses for connections and one for datagrams.

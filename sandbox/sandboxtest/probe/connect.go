@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -28,7 +30,7 @@ func exchange(args []string) int {
 		return failed(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 	if _, err := io.WriteString(c, args[2]); err != nil {
 		return failed(err)
 	}
@@ -74,6 +76,34 @@ func clog(args []string) int {
 	}
 	fmt.Println(sent)
 	return exchange([]string{"tcp", args[2], "still"})
+}
+
+// clogmany makes so many connections to an address, sends so many bytes on each as
+// far as they are taken, and reads nothing; then it tells how many were taken in
+// all, and asks another address while it holds them.
+func clogmany(args []string) int {
+	conns, size := make([]net.Conn, atoi(args[1])), atoi(args[2])
+	for i := range conns {
+		c, err := dial("tcp", args[0])
+		if err != nil {
+			return failed(fmt.Errorf("connection %d: %w", i, err))
+		}
+		defer c.Close()
+		conns[i] = c
+	}
+	var sent atomic.Int64
+	var writing sync.WaitGroup
+	chunk := make([]byte, size)
+	for _, c := range conns {
+		writing.Go(func() {
+			_ = c.SetWriteDeadline(time.Now().Add(3 * time.Second))
+			n, _ := c.Write(chunk)
+			sent.Add(int64(n))
+		})
+	}
+	writing.Wait()
+	fmt.Println(sent.Load())
+	return exchange([]string{"tcp", args[3], "still"})
 }
 
 // crowd holds so many connections at once, sends a number on each and expects it

@@ -55,6 +55,7 @@ var modes = map[string]func(args []string) int{
 	"exchange":    exchange,
 	"clog":        clog,
 	"crowd":       crowd,
+	"clogmany":    clogmany,
 	"part":        part,
 	"get":         get,
 	"keep":        keep,
