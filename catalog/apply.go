@@ -87,12 +87,12 @@ const (
 // Apply changes the bucket. The error is [Problems] when a tool is faulty. After
 // any error the same change may be applied again.
 func (s *Store) Apply(ctx context.Context, c Change) (Outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
-	defer cancel()
 	texts, want, err := encode(c.Tools)
 	if err != nil {
 		return Outcome{}, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout) // of the bucket; a slow machine may take its time before
+	defer cancel()
 	for range applyTries {
 		set, err := s.Set(ctx)
 		if err != nil {
