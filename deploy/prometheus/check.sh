@@ -24,7 +24,7 @@ for alert in $alerts; do
 	for case in fires "is silent"; do
 		grep -qxF "  - name: $alert $case" alerts_test.yaml || fail "$alert has no case '$alert $case' in alerts_test.yaml"
 	done
-	for wanted in "severity: " "summary: " "runbook_url: .*/docs/runbooks/$alert.md\$"; do
+	for wanted in "severity: " "summary: " "description: " "runbook_url: .*/docs/runbooks/$alert.md\$"; do
 		awk -v a="$alert" '/- alert: /{on=$3==a} on' alerts.yaml | grep -q "$wanted" || fail "$alert has no ${wanted%%:*}"
 	done
 done
