@@ -29,7 +29,7 @@ type Policy struct {
 	AllowPrivate []netip.Prefix
 	// Limits are those of every call.
 	Limits Limits
-	// Resolver is the worker's own when nil.
+	// Resolver is the worker's own, with /etc/hosts, when nil.
 	Resolver Resolver
 
 	// control and own are for tests: who opens the socket, and which addresses
@@ -158,7 +158,8 @@ func (p *Policy) addresses(ctx context.Context, t target) ([]netip.Addr, error) 
 func (p *Policy) lookUp(ctx context.Context, name string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
-	var r Resolver = net.DefaultResolver
+	// libc's resolver would not find a name with a dot at its end in /etc/hosts.
+	var r Resolver = &net.Resolver{PreferGo: true, Dial: net.DefaultResolver.Dial}
 	if p.Resolver != nil {
 		r = p.Resolver
 	}

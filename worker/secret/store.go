@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -86,6 +87,21 @@ func (s *Store) Resolve(tool, tenant string, names []string) ([]Value, error) {
 		values[i] = v
 	}
 	return values, nil
+}
+
+// Ungranted returns those of names that a call of tool would be declined for: that
+// are granted to it for no tenant, or not for all of tenants when some are named.
+// It reads no value.
+func (s *Store) Ungranted(tool string, tenants, names []string) (missing []string) {
+	grants := s.granted()
+	for _, name := range names {
+		somebody := slices.ContainsFunc(grants, func(g grant) bool { return g.Name == name && slices.Contains(g.Tools, tool) })
+		forgotten := slices.ContainsFunc(tenants, func(tenant string) bool { return find(grants, name, tool, tenant) == nil })
+		if !somebody || forgotten {
+			missing = append(missing, name)
+		}
+	}
+	return missing
 }
 
 // Error says which secret could not be had, and why.

@@ -226,3 +226,32 @@ func TestExample(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What calls would be declined for is known before there is one.
+func TestUngranted(t *testing.T) {
+	s, _, _ := open(t, granted)
+	for _, c := range []struct {
+		tool    string
+		tenants []string
+		names   []string
+		missing string
+	}{
+		{"weather", nil, []string{"key"}, ""},
+		{"weather", []string{"acme", "initech"}, []string{"key"}, ""},
+		{"weather", nil, []string{"key", "crm"}, "crm"},
+		{"crm", nil, []string{"crm"}, ""},
+		{"crm", []string{"acme", "globex"}, []string{"crm"}, ""},
+		{"crm", []string{"acme", "initech"}, []string{"crm"}, "crm"},
+		{"sync", []string{"globex"}, []string{"crm"}, "crm"},
+		{"other", nil, []string{"key", "crm"}, "key crm"},
+		{"other", nil, nil, ""},
+	} {
+		if got := strings.Join(s.Ungranted(c.tool, c.tenants, c.names), " "); got != c.missing {
+			t.Errorf("%s for %v lacks %q of %v, want %q", c.tool, c.tenants, got, c.names, c.missing)
+		}
+	}
+	var nobody *Store
+	if got := nobody.Ungranted("weather", nil, []string{"key"}); len(got) != 1 {
+		t.Errorf("without a file %v is missing", got)
+	}
+}

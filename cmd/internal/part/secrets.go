@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 
+	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/worker/secret"
 )
 
@@ -18,6 +20,29 @@ func openSecrets(file string, logger *slog.Logger) (*secret.Store, error) {
 		return nil, nil //nolint:nilnil // a nil store grants nothing
 	}
 	return secret.Open(file, environ, logger)
+}
+
+// tellUngranted warns, once for each tool and what it lacks, of tools that name
+// secrets which the operator grants them not: their calls are going to be declined,
+// and whoever starts the worker learns it before whoever calls.
+func (w *Worker) tellUngranted(tools []catalog.Spec) {
+	ungranted := map[string]string{}
+	for _, t := range tools {
+		var names []string
+		for _, s := range t.Secrets {
+			names = append(names, s.Name)
+		}
+		missing := strings.Join(w.secrets.Ungranted(t.Name, t.Tenants, names), " ")
+		if missing == "" {
+			continue
+		}
+		ungranted[t.Name] = missing
+		if w.ungranted[t.Name] != missing {
+			w.logger.Warn("a tool names secrets that it is not granted; its calls are declined until the secrets file grants them",
+				"tool", t.Name, "secrets", missing, "tenants", strings.Join(t.Tenants, " "), "file", w.cfg.Secrets)
+		}
+	}
+	w.ungranted = ungranted
 }
 
 // hostRoots are the system's authorities and those of a file; nil, which stands

@@ -78,6 +78,7 @@ func (w *Worker) adopt(state catalog.State) {
 		}
 	}
 	w.lacks = lacks
+	w.tellUngranted(tools)
 	tools = slices.DeleteFunc(tools, func(t catalog.Spec) bool { return lacks[t.Name] != "" })
 	w.pool.follow(tools)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/toolfleet/toolfleet/sandbox"
 	"github.com/toolfleet/toolfleet/sandbox/containerd"
 	"github.com/toolfleet/toolfleet/worker"
+	"github.com/toolfleet/toolfleet/worker/secret"
 )
 
 // WorkerConfig is what a worker is told. The tags are kong's.
@@ -60,10 +61,12 @@ type Worker struct {
 	problems map[string]string
 	pool     *warmPool
 	images   *images
-	// lacks says of tools why they cannot be run here. Only follow touches it.
-	lacks   map[string]string
-	server  *queue.Server
-	started time.Time
+	secrets  *secret.Store
+	// lacks says of tools why they cannot be run here, and ungranted which secrets
+	// they name that nobody grants them. Only follow touches the two.
+	lacks, ungranted map[string]string
+	server           *queue.Server
+	started          time.Time
 	// health asks for what calls need, and host adds what need not be asked.
 	health   *health.Monitor
 	draining atomic.Bool
@@ -110,7 +113,7 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools *catalog
 	if err := containerd.Preflight(cfg.State); err != nil {
 		return nil, err
 	}
-	w := &Worker{cfg: cfg, bus: bus, tools: tools, metrics: m, logger: logger, started: time.Now()}
+	w := &Worker{cfg: cfg, bus: bus, tools: tools, metrics: m, logger: logger, secrets: secrets, started: time.Now()}
 	if w.self, err = Identity(cfg.State); err != nil {
 		return nil, err
 	}
