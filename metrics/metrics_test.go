@@ -151,53 +151,6 @@ func TestNilMetricsCountsNothing(*testing.T) {
 	useAll(m, "word-count")
 }
 
-// TestPain100HostileNamesDoNotMakeSeries drives every label that takes a
-// string with ten thousand different ones.
-func TestPain100HostileNamesDoNotMakeSeries(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	m := metrics.New(reg)
-	for i := range 10_000 {
-		name := fmt.Sprintf("name-%d\xff%s", i, strings.Repeat("x", i%400))
-		if i%2 == 0 {
-			name = fmt.Sprintf("name-%d", i)
-		}
-		m.CallAdmitted(name)
-		m.CallEnded(metrics.Ended{Tool: name, Tenant: name, Status: "failed", Kind: "crashed", Run: time.Second})
-		m.SetTenantJobs(map[string]metrics.TenantJobs{fmt.Sprintf("tenant-%d", i%1000): {Waiting: 1}})
-		m.SetWorkers(map[string]int{name: 1})
-		m.SetOldestWaiting(map[string]time.Duration{name: 1})
-		m.SetInFlightLimit(name, i)
-		m.SetStream(name, 1, 1)
-		m.SetQueue(name, 1, 1)
-		m.Delivery(name)
-		m.SetSandboxes(name, metrics.Sandboxes{Warm: 1})
-		m.SandboxStarted(name, i%2 == 0, time.Second)
-		m.SetPool(name, name, 1, 1)
-		m.PoolGet(name, name, i%2 == 0)
-		m.RefillFailed(name, name)
-		m.ProgressDropped(name)
-		m.AppendLost(name)
-		m.HTTPRequest("http", name, name, i, time.Second)
-	}
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	total := 0
-	for _, f := range families {
-		total += len(f.GetMetric())
-	}
-	// 2 × 1000 tools, 256 shared names over the rest, and the http product of
-	// few routes with 501 codes.
-	if total > 20_000 {
-		t.Errorf("%d series", total)
-	}
-	n, err := testutil.GatherAndCount(reg, "toolfleet_calls_admitted_total")
-	if err != nil || n != 1001 {
-		t.Errorf("%d tool labels (%v), want 1000 and _other", n, err)
-	}
-}
-
 func TestUnknownToolIsOneSeries(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := metrics.New(reg)
@@ -234,36 +187,6 @@ func TestPain104TotalCountsCalls(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]uint64{"queue": 1, "start": 1, "run": 1, "total": 3}, got); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// TestPain104PoolGaugesReturn holds that what the pool and the host are said to
-// have replaces what was said before.
-func TestPain104PoolGaugesReturn(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	m := metrics.New(reg)
-	m.SetPool("runc", "cell", 3, 4)
-	m.SetPool("runc", "cell", 0, 0)
-	m.SetHostObjects(metrics.HostObjects{Sandboxes: 2, Cgroups: 2, NetworkNamespaces: 2})
-	m.SetHostObjects(metrics.HostObjects{})
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := 0
-	for _, f := range families {
-		switch f.GetName() {
-		case "toolfleet_pool_warm", "toolfleet_pool_target", "toolfleet_host_objects":
-			for _, s := range f.GetMetric() {
-				seen++
-				if v := s.GetGauge().GetValue(); v != 0 {
-					t.Errorf("%s%v is %v", f.GetName(), s.GetLabel(), v)
-				}
-			}
-		}
-	}
-	if seen != 10 {
-		t.Errorf("%d series, want two of the pool and eight of the host", seen)
 	}
 }
 
