@@ -29,9 +29,25 @@ for alert in $alerts; do
 	done
 done
 
+# Whoever was woken finds the same on every page, and queries that can be pasted:
+# each line of a block of promql is one, and promtool reads them as rules.
+queries=$(mktemp --suffix=.yaml)
+trap 'rm -f "$queries"' EXIT
+echo "groups: [{name: runbooks, rules: [" >"$queries"
+for alert in $alerts; do
+	page=$root/docs/runbooks/$alert.md
+	for heading in "# $alert" "## What users feel" "## Look first" "## Causes, likeliest first, and what to do" "## It is over when"; do
+		grep -qxF "$heading" "$page" || fail "the page of $alert has no heading '$heading'"
+	done
+	grep -qF "[$alert]($alert.md)" "$root/docs/runbooks/README.md" || fail "$alert is not in the list of docs/runbooks"
+	awk -v a="$alert" '/^```/{on=$0=="```promql";next} on{gsub(/\047/,"&&"); printf "{record: \"runbook:%s:%d\", expr: \047%s\047},\n", a, ++n, $0}' "$page" >>"$queries"
+done
+echo "]}]" >>"$queries"
+"$promtool" check rules "$queries" >&2
+
 # A histogram's series have its name and an ending.
 known=$(awk '{print $1} $2=="histogram"{print $1"_bucket\n"$1"_count\n"$1"_sum"}' "$root/metrics/testdata/metrics.txt" | sort)
-used=$(grep -hoE '\btoolfleet_[a-z_]+' alerts.yaml recording.yaml | sort -u)
+used=$(grep -hoE '\btoolfleet_[a-z_]+' alerts.yaml recording.yaml "$queries" | sort -u)
 unknown=$(comm -13 <(echo "$known") <(echo "$used"))
 [[ -z $unknown ]] || fail "no such metrics: $unknown"
 
