@@ -27,8 +27,8 @@ type ClassQueue struct {
 const maxClasses = 32
 
 // Queues says where the calls of all tenants are: of the classes named, and of
-// all in which calls wait. What one class cannot be told, the error says, beside
-// what is known.
+// all in which calls wait. A class that the server does not tell of is left out,
+// and the error says so beside what is known.
 func (d *Dispatcher) Queues(ctx context.Context, classes []string) ([]ClassQueue, error) {
 	waiting, now := d.Log.Waiting(), d.Log.Now()
 	names := map[string]bool{}
@@ -48,6 +48,7 @@ func (d *Dispatcher) Queues(ctx context.Context, classes []string) ([]ClassQueue
 		depth, err := d.Queue.Depth(ctx, class)
 		if err != nil {
 			errs = append(errs, err)
+			continue
 		}
 		q.Ready, q.InFlight = depth.Waiting, depth.InFlight
 		list = append(list, q)

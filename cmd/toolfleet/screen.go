@@ -47,10 +47,21 @@ func (s *screen) head() {
 	for _, w := range s.status.Workers {
 		busy, slots = busy+w.Busy, slots+w.Slots
 	}
-	s.line(fmt.Sprintf("%s  fleet %s: %s, %s, %d/%d slots busy", s.status.At.UTC().Format("15:04:05Z"), how,
-		plural(len(s.status.Dispatchers), "dispatcher"), plural(len(s.status.Workers), "worker"), busy, slots))
+	facts := []string{s.count("dispatchers", len(s.status.Dispatchers), "dispatcher"), s.count("workers", len(s.status.Workers), "worker")}
+	if !slices.Contains(s.status.Unknown, "workers") {
+		facts = append(facts, fmt.Sprintf("%d/%d slots busy", busy, slots))
+	}
+	s.line(fmt.Sprintf("%s  fleet %s: %s", s.status.At.UTC().Format("15:04:05Z"), how, strings.Join(facts, ", ")))
 	s.sentences("! ", s.status.Problems)
 	s.sentences("  ", s.status.Notices)
+}
+
+// count is n of something, unless the fleet could not tell.
+func (s *screen) count(member string, n int, noun string) string {
+	if slices.Contains(s.status.Unknown, member) {
+		return noun + "s unknown"
+	}
+	return plural(n, noun)
 }
 
 // sentences are wrapped, not cut: what to do stands at their ends.
@@ -116,7 +127,7 @@ func (s *screen) queues() {
 
 // letters ends the screen with the fleet's own last faults, and the catalogue.
 func (s *screen) letters() {
-	line := plural(s.status.Dead.Count, "dead letter")
+	line := s.count("deadLetters", s.status.Dead.Count, "dead letter")
 	if c := s.status.Catalogue; c != nil {
 		line += fmt.Sprintf("; catalogue at revision %d, %s", c.Revision, plural(c.Tools, "tool"))
 	}

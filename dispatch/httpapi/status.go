@@ -31,6 +31,7 @@ type statusView struct {
 	At          time.Time        `json:"at" doc:"When this was so, by the fleet's clock. Ages are counted to it."`
 	Problems    []string         `json:"problems" doc:"What keeps the fleet from its work, in sentences; empty when it is healthy."`
 	Notices     []string         `json:"notices" doc:"What is worth knowing and no problem, such as an upgrade that is under way."`
+	Unknown     []string         `json:"unknown" enum:"dispatchers,workers,queues,deadLetters,scheduler" doc:"What could not be told, whose members mean nothing."`
 	Dispatchers []dispatcherView `json:"dispatchers"`
 	Workers     []fleetWorker    `json:"workers"`
 	Queues      []queueView      `json:"queues"`
@@ -138,17 +139,14 @@ func (l *lastStatus) of(ctx context.Context, look func(context.Context) statusVi
 // sighting is what the parts of the fleet said when they were asked, or why they
 // did not.
 type sighting struct {
-	dispatchers    []queue.DispatcherInfo
-	workers        []queue.WorkerInfo
-	queues         []dispatch.ClassQueue
-	letters        []queue.Letter
-	dead           int
-	leader         string
-	dispatchersErr error
-	workersErr     error
-	queuesErr      error
-	deadErr        error
-	leaderErr      error
+	dispatchers []queue.DispatcherInfo
+	workers     []queue.WorkerInfo
+	queues      []dispatch.ClassQueue
+	letters     []queue.Letter
+	dead        int
+	leader      string
+
+	dispatchersErr, workersErr, queuesErr, deadErr, leaderErr error
 }
 
 // lookAtFleet asks for everything at a time.

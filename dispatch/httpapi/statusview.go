@@ -13,7 +13,7 @@ import (
 // viewStatus makes one picture of what was seen, and judges it.
 func (s *Server) viewStatus(seen *sighting) statusView {
 	v := statusView{
-		At: s.config.Dispatcher.Log.Now().UTC(), Problems: []string{}, Notices: []string{},
+		At: s.config.Dispatcher.Log.Now().UTC(), Problems: []string{}, Notices: []string{}, Unknown: []string{},
 		Dispatchers: s.viewDispatchers(seen), Workers: viewFleetWorkers(seen.workers), Queues: []queueView{},
 		Dead: deadView{Count: seen.dead, Recent: []lastLetter{}},
 	}
@@ -66,17 +66,7 @@ func (v *statusView) judge(seen *sighting, ready error) {
 	if ready != nil {
 		problem("The dispatcher that answers is not ready: %v.", ready)
 	}
-	for _, q := range []struct {
-		err  error
-		what string
-	}{
-		{seen.dispatchersErr, "which dispatchers live"}, {seen.workersErr, "which workers live"}, {seen.queuesErr, "what waits"},
-		{seen.deadErr, "how many dead letters there are"}, {seen.leaderErr, "who schedules"},
-	} {
-		if q.err != nil {
-			problem("The NATS servers do not tell %s: %v.", q.what, q.err)
-		}
-	}
+	v.judgeSilence(problem, seen)
 	for _, d := range v.Dispatchers {
 		if !d.Ready && !d.Answered {
 			problem("Dispatcher %s is not ready: %s.", d.ID, d.Problem)
@@ -87,9 +77,36 @@ func (v *statusView) judge(seen *sighting, ready error) {
 	}
 	v.judgeWorkers(problem, seen)
 	if c := v.Catalogue; c != nil && c.Faults > 0 {
-		problem("%d tools, or files of tools, cannot be served: `toolfleet tools list` says why.", c.Faults)
+		problem("Some tools cannot be served, or not read anew (%d): `toolfleet tools list` says why.", c.Faults)
 	}
 	v.notice()
+}
+
+// judgeSilence says what the NATS servers do not tell; in one sentence when that
+// is everything.
+func (v *statusView) judgeSilence(problem func(string, ...any), seen *sighting) {
+	questions := []struct {
+		err        error
+		name, what string
+	}{
+		{seen.dispatchersErr, "dispatchers", "which dispatchers live"}, {seen.workersErr, "workers", "which workers live"},
+		{seen.queuesErr, "queues", "what waits"}, {seen.deadErr, "deadLetters", "how many dead letters there are"},
+		{seen.leaderErr, "scheduler", "who schedules"},
+	}
+	for _, q := range questions {
+		if q.err != nil {
+			v.Unknown = append(v.Unknown, q.name)
+		}
+	}
+	if len(v.Unknown) == len(questions) {
+		problem("No NATS server answers: who lives and what waits is not known. Calls that run go on; see that most of the NATS servers run.")
+		return
+	}
+	for _, q := range questions {
+		if q.err != nil {
+			problem("The NATS servers do not tell %s: %v.", q.what, q.err)
+		}
+	}
 }
 
 func (v *statusView) judgeWorkers(problem func(string, ...any), seen *sighting) {
@@ -111,7 +128,7 @@ func (v *statusView) judgeWorkers(problem func(string, ...any), seen *sighting) 
 	}
 	for _, q := range v.Queues {
 		if q.Waiting > 0 && !takes[q.Class] {
-			problem("%d calls of class %s wait, and no worker takes any: start one with --class %s.", q.Waiting, q.Class, q.Class)
+			problem("Calls of class %s wait (%d), and no worker takes any: start one with --class %s, or mend those that are named here.", q.Class, q.Waiting, q.Class)
 		}
 	}
 }

@@ -14,7 +14,6 @@ package health
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -87,7 +86,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 
 // ask asks one check, and logs when its answer is another one than before.
 func (m *Monitor) ask(ctx context.Context, s *standing) {
-	bounded, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no answer within %s", patience))
+	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	s.mu.Lock()
 	s.asked = time.Now()
@@ -95,8 +94,6 @@ func (m *Monitor) ask(ctx context.Context, s *standing) {
 	err := s.Ask(bounded)
 	if ctx.Err() != nil {
 		err = nil // the end of the process is no fault
-	} else if err != nil && errors.Is(err, context.DeadlineExceeded) {
-		err = context.Cause(bounded)
 	}
 	s.mu.Lock()
 	was := s.err

@@ -4,9 +4,11 @@ import "time"
 
 // Status is the fleet at a moment, as its operators are shown it.
 type Status struct {
-	At          time.Time          `json:"at"`
-	Problems    []string           `json:"problems"`
-	Notices     []string           `json:"notices"`
+	At       time.Time `json:"at"`
+	Problems []string  `json:"problems"`
+	Notices  []string  `json:"notices"`
+	// Unknown names the members that could not be told.
+	Unknown     []string           `json:"unknown"`
 	Dispatchers []DispatcherStatus `json:"dispatchers"`
 	Workers     []WorkerStatus     `json:"workers"`
 	Queues      []QueueStatus      `json:"queues"`

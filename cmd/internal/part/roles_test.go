@@ -119,6 +119,7 @@ func answerOne(t *testing.T, tr *trial, replicas int) {
 	}
 	ref := submit(t, d.URL())
 	followed(t, tr, ref, run)
+	wantHealthy(t, d.URL())
 	if workers, err := bus.Registry.List(t.Context()); err != nil || len(workers) != 1 || workers[0].ID != "w" || workers[0].Slots != 2 || time.Since(workers[0].Beat).Abs() > time.Minute {
 		t.Errorf("workers are %+v: %v", workers, err)
 	}
@@ -126,6 +127,37 @@ func answerOne(t *testing.T, tr *trial, replicas int) {
 		t.Error(err)
 	} else if err := body.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// wantHealthy wants the fleet's status to know its parts, through the NATS servers
+// and with a dispatcher's permissions, and to find nothing wrong.
+func wantHealthy(t *testing.T, url string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/v1/status", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer http.DefaultClient.CloseIdleConnections()
+	defer res.Body.Close()
+	var s struct {
+		Problems, Unknown []string
+		Dispatchers       []struct{ Ready, Schedules, Answered bool }
+		Workers           []struct{ ID, State string }
+		Queues            []struct{ Class string }
+	}
+	if err := json.NewDecoder(res.Body).Decode(&s); err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("the status is %d: %v", res.StatusCode, err)
+	}
+	if len(s.Problems)+len(s.Unknown) > 0 || len(s.Dispatchers) != 1 || len(s.Workers) != 1 || len(s.Queues) != 1 {
+		t.Fatalf("the status is %+v", s)
+	}
+	if d := s.Dispatchers[0]; !d.Ready || !d.Schedules || !d.Answered || s.Workers[0].ID != "w" || s.Workers[0].State != "ready" {
+		t.Errorf("the status is %+v", s)
 	}
 }
 
