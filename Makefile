@@ -97,6 +97,7 @@ test-cgroup2: setup tool-images ## the sandbox's tests on cgroup v2, in a kernel
 bench: setup tool-images ## measure calls against bare containers, as `name value` lines
 	@toolchain/packages.sh bubblewrap >&2
 	@toolchain/build.sh runsc >&2
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -o $(BIN)/ ./cmd/internal/bench/fetch
 	@bin/toolfleet bench
 
 .PHONY: bench-bus

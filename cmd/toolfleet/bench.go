@@ -50,6 +50,7 @@ func (c *BenchCmd) Run(ctx context.Context, term *terminal) (err error) {
 	defer stop()
 	return bench.Run(ctx, bench.Config{
 		Program: exe, Programs: programs.Dir(), BinDir: bin, Agent: programs.Agent, Images: images, Dir: dir,
+		Fetch:  filepath.Join(filepath.Dir(exe), "fetch"),
 		Rounds: c.Rounds, Calls: c.Calls, Mixed: c.Mixed, Out: term.out, Err: term.err,
 	})
 }

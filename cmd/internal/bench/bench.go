@@ -28,6 +28,8 @@ type Config struct {
 	Program, Programs string
 	// BinDir holds containerd, its shim, runc and runsc; Agent is the agent.
 	BinDir, Agent string
+	// Fetch is the program cmd/internal/bench/fetch, linked statically.
+	Fetch string
 	// Images is a directory with the OCI archives of the examples.
 	Images string
 	// Dir is a directory on a disk; everything is made below it.
@@ -62,6 +64,10 @@ var lines = []struct{ name, figure, by string }{
 	{"flood_worker_growth_mib", "flood", ""},
 	{"warm_sandbox_pss_mib", "pss", ""},
 	{"bus_p50_ms", "bus", ""},
+	{"egress_throughput_mib_s", "egress_throughput", ""},
+	{"egress_bare_throughput_mib_s", "egress_bare_throughput", ""},
+	{"ratio_egress_throughput_vs_bare", "egress_throughput", "egress_bare_throughput"},
+	{"egress_added_latency_ms", "egress_added_latency", ""},
 }
 
 // Run measures and prints. It leaves nothing behind.
@@ -119,6 +125,8 @@ type bench struct {
 	bare  *containerd.Bare
 	bwrap *bubblewrap
 	bus   *bus
+	// network is what tools with a network are measured with.
+	network *egressBench
 	// Fleets by what they are measured with. The others are idle meanwhile.
 	containers, cells, gvisor *fleet
 	undo                      []func() error
@@ -181,8 +189,12 @@ func open(ctx context.Context, c Config) (b *bench, err error) {
 		b.undo = append(b.undo, (*f.into).stop)
 	}
 	b.bus, err = openBus(ctx, busConfig{dir: filepath.Join(c.Dir, "bus"), slots: busSlots})
-	if err == nil {
-		b.undo = append(b.undo, b.bus.close)
+	if err != nil {
+		return b, err
+	}
+	b.undo = append(b.undo, b.bus.close)
+	if b.network, err = openEgress(ctx, c); err == nil {
+		b.undo = append(b.undo, b.network.close)
 	}
 	return b, err
 }

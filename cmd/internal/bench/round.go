@@ -16,11 +16,12 @@ import (
 // they are that much shorter.
 const cellCalls = 40
 
-// round takes every figure once: milliseconds, calls a second, or mebibytes.
+// round takes every figure once: milliseconds, calls a second, mebibytes, or
+// mebibytes a second.
 func (b *bench) round(ctx context.Context, round int) (map[string][]float64, error) {
 	out := map[string][]float64{}
 	for _, take := range []func(context.Context, int, map[string][]float64) error{
-		b.latencies, b.rates, b.harm, b.memory,
+		b.latencies, b.rates, b.harm, b.memory, b.egress,
 	} {
 		if err := take(ctx, round, out); err != nil {
 			return nil, err
