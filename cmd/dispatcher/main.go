@@ -46,7 +46,7 @@ func run(ctx context.Context, cfg config) error {
 		return err
 	}
 	defer nc.Close()
-	bus, err := part.OpenBus(ctx, nc, part.BusOptions{Replicas: cfg.Replicas, Lease: cfg.Lease}, logger)
+	bus, err := part.OpenBus(ctx, nc, part.BusOptions{Replicas: cfg.Replicas, LogBytes: cfg.LogBytes(), Lease: cfg.Lease}, logger)
 	if err != nil {
 		return err
 	}
@@ -62,8 +62,9 @@ func run(ctx context.Context, cfg config) error {
 	}
 	ctx, stop := part.Signals(ctx, func() { os.Exit(1) })
 	defer stop()
-	// The log's follower outlives the doors: what was asked before the stop is
-	// answered from it. When it fails, the doors close too.
+	// The log's follower outlives the doors: without it each of the streams that
+	// they still have would ask the server by itself, twice a second. When it
+	// fails, the doors close too.
 	after, end := context.WithCancel(context.WithoutCancel(ctx))
 	g, gctx := errgroup.WithContext(after)
 	doors, drain := context.WithCancel(ctx)

@@ -62,7 +62,7 @@ func (c *UpCmd) Run(ctx context.Context) error {
 	}
 	defer shutdown()
 	defer nc.Close()
-	bus, err := part.OpenBus(ctx, nc, part.BusOptions{Replicas: c.Replicas, Lease: c.Lease}, logger)
+	bus, err := part.OpenBus(ctx, nc, part.BusOptions{Replicas: c.Replicas, LogBytes: c.LogBytes(), Lease: c.Lease}, logger)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package part
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ type Bus struct {
 // Ready says that the server cannot be reached; nil means that it can.
 func (b *Bus) Ready() error {
 	if !b.nc.IsConnected() {
-		return errors.New("NATS cannot be reached")
+		return errors.New("no NATS server can be reached; calls that run go on, and see that the servers run")
 	}
 	return nil
 }
@@ -75,6 +76,9 @@ type BusOptions struct {
 	// Replicas is how many servers keep each stream. 0 leaves what is there as
 	// it is, and makes what is not there with one.
 	Replicas int
+	// LogBytes bounds the log. 0 leaves one that is there as it is, and makes a
+	// new one with 4 GiB.
+	LogBytes int64
 	// Lease is how long a worker, and a delivery, lives without a heartbeat; 0
 	// means 15 s. Below minLease it is refused: the server counts in seconds.
 	Lease time.Duration
@@ -148,26 +152,31 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// replicas is how many servers keep the log now; 1 when there is none.
-func replicas(ctx context.Context, js jetstream.JetStream) (int, error) {
+// asTheyAre fills in what was not said with what the log has now, so that a
+// dispatcher that was told nothing undoes nothing. Without a log there is nothing
+// to leave as it is.
+func (o *BusOptions) asTheyAre(ctx context.Context, js jetstream.JetStream) error {
+	if o.Bind || o.Replicas != 0 && o.LogBytes != 0 {
+		return nil
+	}
 	stream, err := js.Stream(ctx, results.Stream)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return 1, nil
+		return nil
 	case err != nil:
-		return 0, fmt.Errorf("stream %s: %w", results.Stream, err)
+		return fmt.Errorf("stream %s: %w", results.Stream, err)
 	}
-	return stream.CachedInfo().Config.Replicas, nil
+	config := stream.CachedInfo().Config
+	o.Replicas, o.LogBytes = cmp.Or(o.Replicas, config.Replicas), cmp.Or(o.LogBytes, config.MaxBytes)
+	return nil
 }
 
 func (b *Bus) open(ctx context.Context, js jetstream.JetStream, o BusOptions, logger *slog.Logger) (err error) {
 	if err := checkServer(ctx, b.nc, js); err != nil {
 		return err
 	}
-	if !o.Bind && o.Replicas == 0 {
-		if o.Replicas, err = replicas(ctx, js); err != nil {
-			return err
-		}
+	if err := o.asTheyAre(ctx, js); err != nil {
+		return err
 	}
 	if o.Replicas > 1 {
 		defer func() {
@@ -176,7 +185,7 @@ func (b *Bus) open(ctx context.Context, js jetstream.JetStream, o BusOptions, lo
 			}
 		}()
 	}
-	if b.Log, err = results.Open(ctx, js, results.Options{Kinds: o.Kinds, Replicas: o.Replicas, Bind: o.Bind, Log: logger}); err != nil {
+	if b.Log, err = results.Open(ctx, js, results.Options{Kinds: o.Kinds, MaxBytes: o.LogBytes, Replicas: o.Replicas, Bind: o.Bind, Log: logger}); err != nil {
 		return err
 	}
 	jobs := queue.Options{Replicas: o.Replicas, Bind: o.Bind, AckWait: o.Lease}

@@ -29,8 +29,12 @@ type NATSConfig struct {
 // StreamsConfig is what the part that makes the streams is told. The tags are
 // kong's.
 type StreamsConfig struct {
-	Replicas int `help:"NATS servers that keep each stream: 3 in a cluster. 0 leaves streams as they are, and makes new ones with 1." default:"0" enum:"0,1,3,5" env:"TOOLFLEET_REPLICAS"`
+	Replicas int   `help:"NATS servers that keep each stream: 3 in a cluster. 0 leaves streams as they are, and makes new ones with 1." default:"0" enum:"0,1,3,5" env:"TOOLFLEET_REPLICAS"`
+	LogGiB   int64 `name:"log-gib" help:"What the log of all calls may take on each server, in GiB. 0 leaves it as it is, and makes a new one with 4." default:"0" env:"TOOLFLEET_LOG_GIB"`
 }
+
+// LogBytes is what the log may take, in bytes; 0 leaves it as it is.
+func (c StreamsConfig) LogBytes() int64 { return max(c.LogGiB, 0) << 30 }
 
 // Servers are the URLs that Dial asks.
 func (c NATSConfig) Servers() string {
