@@ -75,9 +75,10 @@ func (r *Runtime) pull(ctx context.Context, ref string) (images.Image, error) {
 // for [Runtime.furnish], so that what fails here is the registry's doing.
 func (r *Runtime) fetch(ctx context.Context, named reference.Named) (images.Image, error) {
 	ctx = quiet(ctx)
-	resolver := r.registries.resolver(ctx, named)
+	resolver, began := r.registries.resolver(ctx, named), time.Now()
 	name, desc, err := resolver.Resolve(ctx, named.String())
 	if err != nil {
+		r.pulled(began, err)
 		return images.Image{}, err
 	}
 	if !images.IsManifestType(desc.MediaType) && !images.IsIndexType(desc.MediaType) {
@@ -91,12 +92,10 @@ func (r *Runtime) fetch(ctx context.Context, named reference.Named) (images.Imag
 		return images.Image{}, err
 	}
 	defer done()
-	began, parts := time.Now(), &fetched{Runtime: r}
+	parts := &fetched{Runtime: r}
 	img, err := r.client.Pull(ctx, name, client.WithResolver(resolved{resolver, desc}),
 		client.WithPullLabels(map[string]string{labelOrigin: OriginPulled}), client.WithImageHandlerWrapper(parts.sound))
-	if r.cfg.Pulled != nil {
-		r.cfg.Pulled(time.Since(began), err)
-	}
+	r.pulled(began, err)
 	if err != nil && r.full() {
 		parts.drop(ctx)
 		return images.Image{}, &sandbox.ImageError{Fault: sandbox.ImageNoRoom, Detail: oneLine(err.Error())}
@@ -106,6 +105,14 @@ func (r *Runtime) fetch(ctx context.Context, named reference.Named) (images.Imag
 	}
 	r.log.Info("image pulled", "image", name, "digest", desc.Digest, "took", time.Since(began).Round(time.Millisecond))
 	return img.Metadata(), nil
+}
+
+// pulled tells of a pull that ended. One whose registry did not even answer is one
+// that failed.
+func (r *Runtime) pulled(began time.Time, err error) {
+	if r.cfg.Pulled != nil {
+		r.cfg.Pulled(time.Since(began), err)
+	}
 }
 
 // quiet keeps the client from reporting through a logger of the whole process.
