@@ -164,11 +164,15 @@ func (f *fleet) defineParts() error {
 		}
 		f.clients = append(f.clients, c)
 	}
+	drain := "60s" // as by default
+	if f.faulty {
+		drain = "20s"
+	}
 	for i := range workers {
 		listen := net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[dispatchers+i]))
 		argv := []string{
 			f.program("worker"), "--nats", f.addresses, "--tools", f.at("tools"), "--images", f.at("images"), "--state", f.state(i),
-			"--programs", f.cfg.Programs, "--listen", listen, "--slots", "4", "--drain", "20s",
+			"--programs", f.cfg.Programs, "--listen", listen, "--slots", "4", "--drain", drain,
 		}
 		p, err := f.define(fmt.Sprintf("w%d", i), argv, f.failpoints)
 		if err != nil {

@@ -12,7 +12,8 @@ import (
 
 // Roll restarts every process of the fleet in turn while calls are made, as one
 // upgrades it: each is told to stop, ends by itself, is started again as the other
-// build, and all must be well before the next one's turn. Nothing is broken here,
+// build, and all must be well before the next one's turn: NATS servers first, then
+// dispatchers, then workers, as docs/operations.md tells operators. Nothing is broken here,
 // so nothing is forgiven either: every call has to end as it was asked to. The
 // first roll is an upgrade, the second its rollback, and so on.
 //
@@ -103,7 +104,7 @@ func (r *rolling) steps(ctx context.Context) error {
 		if n%2 == 1 {
 			bin = cfg.Bin
 		}
-		for _, group := range [][]*process{r.fleet.workers, r.fleet.dispatchers, r.fleet.servers} {
+		for _, group := range [][]*process{r.fleet.servers, r.fleet.dispatchers, r.fleet.workers} {
 			for _, p := range group {
 				if err := r.step(ctx, n+1, p, bin); err != nil {
 					return err
