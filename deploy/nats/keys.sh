@@ -60,6 +60,7 @@ for n in 1 2 3; do
     echo "NATS_PORT=$((4221 + n))"
     echo "NATS_STORE=$dir/store-$n"
     echo "NATS_CLUSTER_PORT=$((6221 + n))"
+    echo "NATS_HEALTH=127.0.0.1:$((8221 + n))"
     for route in 1 2 3; do echo "NATS_ROUTE_$route=nats-route://127.0.0.1:$((6221 + route))"; done
   } >"$dir/node-$n.env"
 done

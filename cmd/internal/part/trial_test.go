@@ -37,13 +37,14 @@ func startTrial(t *testing.T, file string, nodes int) *trial {
 	if out, err := script.CombinedOutput(); err != nil {
 		t.Fatalf("keys.sh: %v\n%s", err, out)
 	}
-	ports := natsdtest.FreePorts(t, 3)
+	ports, health := natsdtest.FreePorts(t, 3), natsdtest.FreePorts(t, nodes)
 	environment(t, filepath.Join(dir, "nats.env"))
 	tr := &trial{dir: dir}
 	for i := range nodes {
 		environment(t, filepath.Join(dir, fmt.Sprintf("node-%d.env", i+1)))
 		t.Setenv("NATS_PORT", fmt.Sprint(natsd.RandomPort))
 		t.Setenv("NATS_CLUSTER_PORT", fmt.Sprint(ports[i]))
+		t.Setenv("NATS_HEALTH", fmt.Sprintf("127.0.0.1:%d", health[i]))
 		for j, port := range ports {
 			t.Setenv(fmt.Sprintf("NATS_ROUTE_%d", j+1), fmt.Sprintf("nats-route://127.0.0.1:%d", port))
 		}
