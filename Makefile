@@ -129,9 +129,10 @@ rolling: setup tool-images ## restart every process of a fleet in turn under loa
 	@bin/rolling/chaos --seed=$(SEED) --calls=$(CALLS) --rolls=$(ROLLS) --next=bin/rolling/next
 
 .PHONY: ops-check
-ops-check: ## the Helm chart against strict schemas of Kubernetes and what it is used with; rules and alerts by promtool
+ops-check: setup ## the Helm chart against strict schemas of Kubernetes and what it is used with; rules and alerts by promtool; dashboards against a live scrape
 	@charts/toolfleet/check.sh
 	@deploy/prometheus/check.sh
+	@deploy/grafana/check.sh
 
 .PHONY: e2e-k8s
 e2e-k8s: setup tool-images images ## the Helm chart on a real Kubernetes node, which is built the first time (20 minutes of processor time)
