@@ -12,6 +12,7 @@ import (
 	"github.com/toolfleet/toolfleet/blob"
 	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/catalog"
+	"github.com/toolfleet/toolfleet/internal/tracing"
 	"github.com/toolfleet/toolfleet/metrics"
 	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/results"
@@ -76,8 +77,9 @@ type Dispatcher struct {
 	// nil, and a nil answer, mean that they are. Known calls can be followed
 	// all the same.
 	Closed func() error
-	// Metrics may be nil.
+	// Metrics and Tracer may be nil.
 	Metrics *metrics.Metrics
+	Tracer  *tracing.Tracer
 	Logger  *slog.Logger
 }
 

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/toolfleet/toolfleet/blob"
 	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/internal/failpoint"
+	"github.com/toolfleet/toolfleet/internal/tracing"
 	"github.com/toolfleet/toolfleet/metrics"
 	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/results"
@@ -40,7 +42,8 @@ type Ticket struct {
 // Errors: ErrMalformed, ErrConflict, ErrUnavailable (which may be ErrBusy),
 // ErrFlood, and [results.TooLarge]. Once it has begun, Submit goes on when ctx is
 // cancelled, so that a call is taken whole or not at all.
-func (d *Dispatcher) Submit(ctx context.Context, c call.Call, uploads ...Upload) (Ticket, error) {
+func (d *Dispatcher) Submit(ctx context.Context, c call.Call, uploads ...Upload) (t Ticket, err error) {
+	began := time.Now()
 	if d.Closed != nil {
 		if err := d.Closed(); err != nil {
 			return Ticket{}, &unavailable{busRetry, err}
@@ -50,7 +53,6 @@ func (d *Dispatcher) Submit(ctx context.Context, c call.Call, uploads ...Upload)
 	defer cancel()
 
 	if len(uploads) > 0 {
-		var err error
 		if c.Files, uploads, err = d.describe(ctx, c, uploads); err != nil {
 			return Ticket{}, err
 		}
@@ -59,6 +61,8 @@ func (d *Dispatcher) Submit(ctx context.Context, c call.Call, uploads ...Upload)
 	if err != nil {
 		return Ticket{}, err
 	}
+	span := d.trace(&job, began)
+	defer func() { endSpan(span, job, err) }()
 	if err := d.room(ctx, job); err != nil {
 		return Ticket{}, classify(ctx, err)
 	}
@@ -79,12 +83,14 @@ func (d *Dispatcher) Submit(ctx context.Context, c call.Call, uploads ...Upload)
 	if known != nil {
 		return d.again(ctx, *known), nil
 	}
+	placed := time.Now()
 	opened, err := d.Log.Admit(ctx, job)
 	if err != nil {
 		return Ticket{}, classify(ctx, err)
 	}
+	span.Step("admit", placed, time.Now())
 	admitted = opened.New
-	t := ticket(opened.Job, opened.New)
+	t = ticket(opened.Job, opened.New)
 	t.admitted = results.State{Job: opened.Job, LastSeq: opened.Seq}
 	if opened.New {
 		d.Metrics.CallAdmitted(toolLabel(job))
@@ -94,7 +100,9 @@ func (d *Dispatcher) Submit(ctx context.Context, c call.Call, uploads ...Upload)
 	case opened.Job.Refusal != nil:
 		d.refuse(ctx, t, opened.Job)
 	case opened.New:
+		opening := time.Now()
 		d.push(ctx, t, opened.Job)
+		span.Step("push", opening, time.Now())
 	default:
 		return d.again(ctx, opened.Job), nil
 	}
@@ -241,7 +249,10 @@ func (d *Dispatcher) push(ctx context.Context, t Ticket, job catalog.Job) {
 
 // ended counts a call that this dispatcher ended.
 func (d *Dispatcher) ended(job catalog.Job, r call.Result) {
-	d.Metrics.CallEnded(metrics.Ended{Tool: toolLabel(job), Tenant: job.Call.Tenant, Kind: string(r.Kind()), Status: string(r.Status()), Total: d.Log.Now().Sub(job.Admitted)})
+	d.Metrics.CallEnded(metrics.Ended{
+		Tool: toolLabel(job), Tenant: job.Call.Tenant, Kind: string(r.Kind()), Status: string(r.Status()),
+		Total: d.Log.Now().Sub(job.Admitted), TraceID: tracing.Sampled(job.Call.Traceparent),
+	})
 }
 
 // toolLabel is the tool's name when the catalogue has it; what a caller made

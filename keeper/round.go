@@ -8,6 +8,7 @@ import (
 
 	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/internal/failpoint"
+	"github.com/toolfleet/toolfleet/internal/tracing"
 	"github.com/toolfleet/toolfleet/metrics"
 	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/results"
@@ -206,5 +207,6 @@ func (r *round) count(st results.State, result call.Result) {
 	}
 	r.Metrics.CallEnded(metrics.Ended{
 		Tool: tool, Tenant: st.Job.Call.Tenant, Kind: string(result.Kind()), Status: string(result.Status()), Total: r.now.Sub(st.Job.Admitted),
+		TraceID: tracing.Sampled(st.Job.Call.Traceparent),
 	})
 }

@@ -69,7 +69,7 @@ func (m *Metrics) SetContainerd(connected bool) {
 	if m == nil {
 		return
 	}
-	m.containerd.Set(number(connected))
+	m.containerd.WithLabelValues().Set(number(connected))
 }
 
 func number(b bool) float64 {

@@ -38,7 +38,7 @@ type Metrics struct {
 	workers     *prometheus.GaugeVec
 	workersLost prometheus.Counter
 	nats        prometheus.Gauge
-	containerd  prometheus.Gauge
+	containerd  *prometheus.GaugeVec // of workers only: no series is not 0
 	streamBytes *prometheus.GaugeVec
 	streamLimit *prometheus.GaugeVec
 
@@ -126,7 +126,7 @@ func New(reg prometheus.Registerer) *Metrics {
 		workers:     f.gauge("workers", "Workers that are registered and alive, by class. Every dispatcher tells the same.", "class"),
 		workersLost: f.counter("workers_lost_total", "Workers that stopped beating without signing off. Every dispatcher counts the same.").WithLabelValues(),
 		nats:        f.gauge("nats_connected", "Whether this process is connected to a NATS server: 1 or 0.").WithLabelValues(),
-		containerd:  f.gauge("containerd_connected", "Whether this worker's containerd answered when it was last asked, every two seconds: 1 or 0.").WithLabelValues(),
+		containerd:  f.gauge("containerd_connected", "Whether this worker's containerd answered when it was last asked, every two seconds: 1 or 0."),
 		streamBytes: f.gauge("stream_bytes", "Bytes that a stream holds, by stream. Every dispatcher tells the same.", "stream"),
 		streamLimit: f.gauge("stream_limit_bytes", "Bytes that a stream may hold, by stream.", "stream"),
 

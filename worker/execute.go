@@ -33,6 +33,7 @@ func (a *attempt) execute(ctx context.Context, sb *sandbox.Sandbox, args []byte)
 	defer network.close()
 	sb, exit, reply, err := a.speak(runCtx, sb, a.process(args, network), files.sink(voice.sink()))
 	cause := context.Cause(runCtx) // as it was when the tool ended
+	a.step("run", started)
 	defer a.Sandboxes.Release(sb)
 	exit = a.secrets.exit(spec, exit)
 	execution := a.execution(sb, exit, started)

@@ -3,9 +3,11 @@ package worker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/toolfleet/toolfleet/call"
+	"github.com/toolfleet/toolfleet/internal/tracing"
 	"github.com/toolfleet/toolfleet/metrics"
 	"github.com/toolfleet/toolfleet/results"
 )
@@ -21,6 +23,10 @@ func (a *attempt) finish(ctx context.Context, r call.Result) error {
 	}
 	r = a.fit(ctx, a.amended(ctx, a.secrets.result(r)))
 	published := time.Now()
+	a.span.Set(slog.Int64("toolfleet.attempt", int64(a.n)))
+	if kind := r.Kind(); kind != "" {
+		a.span.Fail(string(kind))
+	}
 	won, err := a.publish(ctx, r)
 	if errors.Is(err, results.ErrTooLarge) {
 		// Only a server whose max_payload is smaller than the fleet needs says so.
@@ -31,6 +37,7 @@ func (a *attempt) finish(ctx context.Context, r call.Result) error {
 	if err != nil {
 		return giveBack(busyPause, err)
 	}
+	a.step("publish", published)
 	if !won {
 		a.logger.Info("result dropped: the call has one already", "kind", r.Kind())
 		a.Metrics.ResultDropped()
@@ -39,6 +46,7 @@ func (a *attempt) finish(ctx context.Context, r call.Result) error {
 	ended := metrics.Ended{
 		Tool: a.job.Call.Tool, Tenant: a.job.Call.Tenant, Kind: string(r.Kind()), Status: string(r.Status()),
 		Publish: time.Since(published), Total: a.queued + time.Since(a.began),
+		TraceID: tracing.Sampled(a.job.Call.Traceparent),
 	}
 	if x := r.Execution; x != nil {
 		ended.Queue = time.Duration(x.QueuedMs) * time.Millisecond

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/toolfleet/toolfleet/call"
@@ -89,6 +90,7 @@ func (a *attempt) sandbox(ctx context.Context) (*sandbox.Sandbox, error) {
 		return nil, err
 	}
 	a.Metrics.SandboxStarted(sb.Runtime(), warm, time.Since(began))
+	a.step("sandbox", began, slog.String("toolfleet.runtime", sb.Runtime()), slog.Bool("toolfleet.warm", warm))
 	return sb, nil
 }
 
@@ -129,6 +131,8 @@ func (a *attempt) handleCancelBeforeStart(ctx context.Context) error {
 func (a *attempt) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
+	began := time.Now()
+	defer func() { a.step("start", began) }()
 	m := results.Marker{Worker: a.Self, Attempt: a.n}
 	won, other, err := a.Log.Start(ctx, a.ref, m)
 	if err == nil && !won && a.assumed {

@@ -12,6 +12,7 @@ import (
 	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/catalog"
 	"github.com/toolfleet/toolfleet/internal/failpoint"
+	"github.com/toolfleet/toolfleet/internal/tracing"
 	"github.com/toolfleet/toolfleet/metrics"
 	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/results"
@@ -55,8 +56,9 @@ type Worker struct {
 	Roots *x509.CertPool
 	// Hooks may be empty.
 	Hooks Hooks
-	// Metrics may be nil.
+	// Metrics and Tracer may be nil.
 	Metrics *metrics.Metrics
+	Tracer  *tracing.Tracer
 	Logger  *slog.Logger
 
 	// quiet is voiceQuiet, but in tests.
@@ -125,6 +127,7 @@ type attempt struct {
 	// blobs counts those that were written.
 	blobs   int
 	logger  *slog.Logger
+	span    *tracing.Span
 	secrets secrets
 	// cancelled is closed when the call is cancelled.
 	cancelled <-chan struct{}
@@ -140,7 +143,9 @@ func (w *Worker) Handle(ctx context.Context, d *queue.Delivery) {
 		queued: max(0, w.Log.Now().Sub(d.Job.Admitted)),
 		first:  d.Delivered == 1,
 	}
-	a.logger = w.Logger.With("call", string(a.ref.Key), "tool", d.Job.Call.Tool, "tenant", a.ref.Tenant)
+	a.span = w.trace(a, d.Delivered)
+	defer a.span.End()
+	a.logger = a.span.Logger(w.Logger.With("call", string(a.ref.Key), "tool", d.Job.Call.Tool, "tenant", a.ref.Tenant))
 
 	var stop func()
 	a.cancelled, stop = w.Log.Cancelled(a.ref)
@@ -154,9 +159,11 @@ func (w *Worker) Handle(ctx context.Context, d *queue.Delivery) {
 	var back *errGiveBack
 	switch {
 	case errors.As(err, &back):
+		a.span.Set(slog.Bool("toolfleet.given_back", true))
 		a.logger.Info("delivery given back", "after", back.after, "reason", back.cause, "delivered", d.Delivered)
 		err = d.Retry(ackCtx, back.after)
 	case err != nil:
+		a.span.Set(slog.Bool("toolfleet.given_back", true))
 		a.logger.Error("delivery failed and is given back", "error", err, "delivered", d.Delivered)
 		err = d.Retry(ackCtx, busyPause)
 	default:

@@ -22,6 +22,7 @@ type config struct {
 	part.StreamsConfig
 	part.DispatcherConfig
 	part.NATSConfig
+	part.TracingConfig
 	part.LogConfig
 }
 
@@ -56,7 +57,12 @@ func run(ctx context.Context, cfg config) error {
 	if err != nil {
 		return err
 	}
-	d, err := part.StartDispatcher(cfg.DispatcherConfig, bus, tools, m, part.Process{Metrics: part.Observing(metrics.Handler(reg), func(ctx context.Context) { bus.Observe(ctx, m) })}, logger)
+	tracer, flush, err := cfg.Tracer(ctx, "toolfleet-dispatcher", logger)
+	if err != nil {
+		return err
+	}
+	defer flush()
+	d, err := part.StartDispatcher(cfg.DispatcherConfig, bus, tools, part.Process{Metrics: part.Observing(metrics.Handler(reg), func(ctx context.Context) { bus.Observe(ctx, m) })}, part.Telemetry{Metrics: m, Tracer: tracer, Logger: logger})
 	if err != nil {
 		return err
 	}

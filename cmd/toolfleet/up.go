@@ -32,6 +32,7 @@ type UpCmd struct {
 	part.StreamsConfig
 	part.WorkerConfig
 	part.DispatcherConfig
+	part.TracingConfig
 	part.LogConfig
 }
 
@@ -73,17 +74,23 @@ func (c *UpCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	tracer, flush, err := c.Tracer(ctx, "toolfleet", logger)
+	if err != nil {
+		return err
+	}
+	defer flush()
+	telemetry := part.Telemetry{Metrics: m, Tracer: tracer, Logger: logger}
 	// The doors are bound before the worker starts, which takes seconds: a
 	// taken port is told at once. They are served when there is a worker.
 	var worker atomic.Pointer[part.Worker]
-	dispatcher, err := part.StartDispatcher(c.DispatcherConfig, bus, tools, m, part.Process{
+	dispatcher, err := part.StartDispatcher(c.DispatcherConfig, bus, tools, part.Process{
 		Metrics: part.Observing(metrics.Handler(reg), func(ctx context.Context) { bus.Observe(ctx, m); worker.Load().Observe(ctx) }),
 		Health:  func() health.Report { return worker.Load().Report() },
 		// The doors close after the worker has drained. Whoever waits then waits
 		// for the next start.
 		Closed: func() error { return worker.Load().Stopping() },
 		Drain:  doorsDrain,
-	}, logger)
+	}, telemetry)
 	if err != nil {
 		return err
 	}
@@ -93,7 +100,7 @@ func (c *UpCmd) Run(ctx context.Context) error {
 		}
 	})
 	defer stop()
-	w, err := part.StartWorker(ctx, c.WorkerConfig, bus, tools, m, logger)
+	w, err := part.StartWorker(ctx, c.WorkerConfig, bus, tools, telemetry)
 	if err != nil {
 		return errors.Join(err, dispatcher.Close())
 	}

@@ -27,6 +27,7 @@ type config struct {
 	part.ToolsConfig
 	part.WorkerConfig
 	part.NATSConfig
+	part.TracingConfig
 	part.LogConfig
 }
 
@@ -102,13 +103,18 @@ func work(ctx context.Context, cfg config, m *metrics.Metrics, running *atomic.P
 	if err != nil {
 		return err
 	}
+	tracer, flush, err := cfg.Tracer(ctx, "toolfleet-worker", logger)
+	if err != nil {
+		return err
+	}
+	defer flush()
 	ctx, stop := part.Signals(ctx, func() {
 		if w := running.Load(); w != nil {
 			w.Hurry()
 		}
 	})
 	defer stop()
-	w, err := part.StartWorker(ctx, cfg.WorkerConfig, bus, tools, m, logger)
+	w, err := part.StartWorker(ctx, cfg.WorkerConfig, bus, tools, part.Telemetry{Metrics: m, Tracer: tracer, Logger: logger})
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ var fences = []fence{
 		tests:  true,
 	},
 	{prefix: "github.com/modelcontextprotocol/", inside: []string{"worker/mcp", "dispatch/mcp"}},
+	{prefix: "go.opentelemetry.io/", inside: []string{"internal/tracing", "internal/tracing/otlp"}, tests: true},
 	{prefix: "github.com/alecthomas/kong", inside: []string{"cmd/"}},
 }
 

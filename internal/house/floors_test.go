@@ -30,11 +30,13 @@ var floors = map[string]int{
 	"internal/httpd":     0,
 	"internal/failpoint": 0,
 	"internal/health":    0,
+	"internal/tracing":   0,
 
 	"call":                     1,
 	"schema/validate":          1,
 	"sandbox":                  1,
 	"sandbox/agent":            1,
+	"internal/tracing/otlp":    1,
 	"internal/natsd/natsdtest": 1,
 
 	"blob":                2, // its names are made of call keys

@@ -85,7 +85,7 @@ func (b *bus) start(ctx context.Context, p *part.Bus, cfg busConfig, logger *slo
 		return err
 	}
 	m := metrics.New(part.Registry())
-	doors, err := part.StartDispatcher(part.DispatcherConfig{Listen: "127.0.0.1:0"}, p, tools, m, part.Process{Drain: time.Second}, logger)
+	doors, err := part.StartDispatcher(part.DispatcherConfig{Listen: "127.0.0.1:0"}, p, tools, part.Process{Drain: time.Second}, part.Telemetry{Metrics: m, Logger: logger})
 	if err != nil {
 		return err
 	}

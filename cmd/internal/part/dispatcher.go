@@ -18,7 +18,6 @@ import (
 	"github.com/toolfleet/toolfleet/dispatch/httpapi"
 	"github.com/toolfleet/toolfleet/internal/health"
 	"github.com/toolfleet/toolfleet/keeper"
-	"github.com/toolfleet/toolfleet/metrics"
 	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/tenant"
 )
@@ -67,7 +66,8 @@ type Process struct {
 
 // StartDispatcher binds the doors. Nothing is served before Run. The tools are
 // followed by whoever opened them.
-func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools *catalog.Follower, m *metrics.Metrics, p Process, logger *slog.Logger) (*Dispatcher, error) {
+func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools *catalog.Follower, p Process, t Telemetry) (*Dispatcher, error) {
+	m, logger := t.Metrics, t.Logger
 	// No tool may ask for more than these.
 	if err := keeper.CheckHorizon(catalog.MaxQueueTimeout, call.MaxTimeout, longestDrain); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func StartDispatcher(cfg DispatcherConfig, bus *Bus, tools *catalog.Follower, m 
 		quotas = dispatch.NewQuotas(tenants, bus.Log, usage)
 	}
 	scheduler := &keeper.Scheduler{Share: tenants.Share, Log: bus.Log, Queue: bus.Queue, ID: processName(), Metrics: m, Logger: logger}
-	d := &dispatch.Dispatcher{Log: bus.Log, Queue: bus.Queue, Scheduler: scheduler, Catalog: c, Blobs: bus.Blobs, Quotas: quotas, MaxWaiting: cfg.MaxWaiting, Closed: p.Closed, Metrics: m, Logger: logger}
+	d := &dispatch.Dispatcher{Log: bus.Log, Queue: bus.Queue, Scheduler: scheduler, Catalog: c, Blobs: bus.Blobs, Quotas: quotas, MaxWaiting: cfg.MaxWaiting, Closed: p.Closed, Metrics: m, Tracer: t.Tracer, Logger: logger}
 	var agents []aguidoor.Agent
 	if cfg.Agents != "" {
 		if agents, err = aguidoor.ReadAgents(cfg.Agents); err != nil {

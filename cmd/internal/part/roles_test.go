@@ -86,7 +86,7 @@ func answerOne(t *testing.T, tr *trial, replicas int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := StartDispatcher(DispatcherConfig{Listen: "127.0.0.1:0"}, bus, tools, metrics.New(reg), Process{}, logger)
+	d, err := StartDispatcher(DispatcherConfig{Listen: "127.0.0.1:0"}, bus, tools, Process{}, Telemetry{Metrics: metrics.New(reg), Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}

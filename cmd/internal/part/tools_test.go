@@ -47,7 +47,7 @@ func TestChangesLoseNoCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := StartDispatcher(DispatcherConfig{Listen: "127.0.0.1:0"}, bus, tools, nil, Process{}, logger)
+	d, err := StartDispatcher(DispatcherConfig{Listen: "127.0.0.1:0"}, bus, tools, Process{}, Telemetry{Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,8 @@ const mostMiB = 1 << 20
 // containerd, a host swept of what a predecessor left, the images, the pool.
 // Close must be called when the error is nil. The tools are followed by whoever
 // opened them.
-func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools *catalog.Follower, m *metrics.Metrics, logger *slog.Logger) (*Worker, error) {
+func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools *catalog.Follower, t Telemetry) (*Worker, error) {
+	m, logger := t.Metrics, t.Logger
 	if cfg.Slots < 0 || cfg.Drain < 0 || cfg.Drain > longestDrain {
 		return nil, fmt.Errorf("slots must not be negative, and drain must be between 0 and %s", longestDrain)
 	}
@@ -136,7 +137,7 @@ func StartWorker(ctx context.Context, cfg WorkerConfig, bus *Bus, tools *catalog
 		Queue: bus.Queue,
 		Handler: &worker.Worker{
 			Self: w.self, Log: bus.Log, Dead: bus.Queue.Dead(), Blobs: bus.Blobs, Sandboxes: w.pool,
-			Alive: bus.Registry.Alive, Secrets: secrets, Roots: roots, Egress: network, Metrics: m, Logger: logger,
+			Alive: bus.Registry.Alive, Secrets: secrets, Roots: roots, Egress: network, Metrics: m, Tracer: t.Tracer, Logger: logger,
 		},
 		Class: cfg.Class, Slots: cfg.Slots, Drain: cfg.Drain, Log: logger, Metrics: m,
 		Ready: func() bool { return w.host().Err() == nil },
