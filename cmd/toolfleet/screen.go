@@ -72,7 +72,7 @@ func (s *screen) sentences(mark string, list []string) {
 			return
 		}
 		line := mark
-		for _, word := range strings.Fields(harmless(sentence)) {
+		for word := range strings.FieldsSeq(harmless(sentence)) {
 			if len([]rune(line))+len([]rune(word)) >= s.width && strings.TrimSpace(line) != strings.TrimSpace(mark) {
 				s.line(strings.TrimRight(line, " "))
 				line = "  "

@@ -89,8 +89,10 @@ func (v *statusView) judgeSilence(problem func(string, ...any), seen *sighting) 
 		err        error
 		name, what string
 	}{
-		{seen.dispatchersErr, "dispatchers", "which dispatchers live"}, {seen.workersErr, "workers", "which workers live"},
-		{seen.queuesErr, "queues", "what waits"}, {seen.deadErr, "deadLetters", "how many dead letters there are"},
+		{seen.dispatchersErr, "dispatchers", "which dispatchers live"},
+		{seen.workersErr, "workers", "which workers live"},
+		{seen.queuesErr, "queues", "what waits"},
+		{seen.deadErr, "deadLetters", "how many dead letters there are"},
 		{seen.leaderErr, "scheduler", "who schedules"},
 	}
 	for _, q := range questions {

@@ -40,9 +40,10 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func page(report func() health.Report) (int, string) {
+func page(t *testing.T, report func() health.Report) (int, string) {
+	t.Helper()
 	w := httptest.NewRecorder()
-	health.Page(report).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	health.Page(report).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
 	return w.Code, w.Body.String()
 }
 
@@ -62,12 +63,12 @@ func TestAFailureIsNamedAndMended(t *testing.T) {
 			}})
 		settle := func() { pass(10 * time.Second) }
 		settle()
-		if code, body := page(m.Report); code != 200 || body != "[+]nats ok\n[+]disk ok\nok\n" {
+		if code, body := page(t, m.Report); code != 200 || body != "[+]nats ok\n[+]disk ok\nok\n" {
 			t.Errorf("%d %q", code, body)
 		}
 		full.Store(true)
 		settle()
-		if code, body := page(m.Report); code != 503 || body != "[+]nats ok\n[-]disk failed: 12 MiB are left; make room\nnot ready\n" {
+		if code, body := page(t, m.Report); code != 503 || body != "[+]nats ok\n[-]disk failed: 12 MiB are left; make room\nnot ready\n" {
 			t.Errorf("%d %q", code, body)
 		}
 		full.Store(false)
