@@ -104,6 +104,10 @@ bench: setup tool-images ## measure calls against bare containers, as `name valu
 bench-bus: build ## measure what a call costs beside its sandbox, as `name value` lines; needs no containers
 	@bin/toolfleet bench-bus
 
+.PHONY: simulate
+simulate: ## what calls wait and what idle slots cost under settings of the autoscaler, on paper
+	@go run ./cmd/simulate
+
 # SEED and CALLS say what `make chaos` does.
 SEED  ?= 1
 CALLS ?= 2000

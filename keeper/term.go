@@ -55,7 +55,7 @@ type term struct {
 func newTerm(s *Scheduler) *term {
 	share := s.Share
 	if share == nil {
-		share = func(string) (int, int) { return 1, 0 }
+		share = equalShares
 	}
 	return &term{
 		Scheduler: s, line: newLine(share), early: []call.Key{},
@@ -308,9 +308,8 @@ func (t *term) tenants() map[string]metrics.TenantJobs {
 	return jobs
 }
 
-// countClass counts the places of a class: a slot each, and a few more, so that
-// a slot that falls free finds a call there and need not wait for us. When the
-// server does not answer, what was counted last stands.
+// countClass counts the places of a class. When the server does not answer, what
+// was counted last stands.
 func (t *term) countClass(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
 	defer cancel()
@@ -318,10 +317,7 @@ func (t *term) countClass(ctx context.Context, name string) {
 	if err != nil {
 		return
 	}
-	places := d.InFlight + d.Free
-	if places > 0 {
-		places += max(places/4, 1)
-	}
+	places := placesFor(d.InFlight + d.Free)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.line.class(name).places = places

@@ -70,7 +70,7 @@ func check(name string, panels map[string]bool) error {
 
 // some is err, or nil for the list without errors that the schema's unions return.
 func some(err error) error {
-	if list := (cog.BuildErrors)(nil); errors.As(err, &list) && len(list) == 0 {
+	if list := cog.BuildErrors(nil); errors.As(err, &list) && len(list) == 0 {
 		return nil
 	}
 	return err
