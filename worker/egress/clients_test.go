@@ -29,9 +29,9 @@ import (
 	"github.com/toolfleet/toolfleet/worker/egress"
 )
 
-// here is an address of loopback where the tests' servers listen, as an address
+// here is where the tests' servers listen: an address of their network namespace
 // that the operator has opened.
-const here = "127.7.7.7"
+const here = "198.18.7.7"
 
 // led leads every name to here.
 type led struct{}
