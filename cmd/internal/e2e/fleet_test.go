@@ -247,8 +247,8 @@ func (n *node) drain(t *testing.T) {
 	n.settled(t)
 }
 
-// host changes to workers on the node's containerd, kills one in the middle of a
-// call, and wants its successor to sweep what it left and the call to be answered.
+// host changes to workers on the node's containerd, kills one in the middle of its
+// calls and deletes the pod of another, and wants each swept and the calls answered.
 func (n *node) host(t *testing.T) {
 	n.helm(t, append([]string{"upgrade", release, chart, "--set=worker.mode=host,worker.kind=DaemonSet"}, values...)...)
 	n.settled(t)
@@ -258,9 +258,18 @@ func (n *node) host(t *testing.T) {
 		n.explain(t)
 		t.Fatal(err)
 	}
+	n.swept(t, c, "killed", func() { n.kill(t, "worker") })
+	n.swept(t, c, "deleted", func() { n.fleet(t, "delete", n.workers(t)[0], "--wait=true") })
+	n.settled(t)
+}
+
+// swept ends a worker in the middle of calls, and wants all of them answered and
+// nothing left of its sandboxes in the node's containerd.
+func (n *node) swept(t *testing.T, c *caller, name string, end func()) {
+	t.Helper()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := c.insist("killed", 40)
+		_, err := c.insist(name, 40)
 		ended <- err
 	}()
 	eventually(t, 20*time.Second, "the node's containerd has a sandbox", func() error {
@@ -270,8 +279,8 @@ func (n *node) host(t *testing.T) {
 		return nil
 	})
 	before := n.sandboxes(t)
-	n.kill(t, "worker")
-	eventually(t, time.Minute, "nothing of the killed worker is left", func() error {
+	end()
+	eventually(t, time.Minute, "nothing of the "+name+" worker is left", func() error {
 		for _, id := range n.sandboxes(t) {
 			if slices.Contains(before, id) {
 				return fmt.Errorf("the sandbox %s is still there", id)
