@@ -64,7 +64,7 @@ func (d *Dispatchers) Run(ctx context.Context, key string, info func() Dispatche
 func (d *Dispatchers) leave(ctx context.Context, key string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.entries.beats())
 	defer cancel()
-	_ = d.entries.kv.Delete(ctx, key) // when it fails, the entry expires
+	_ = d.entries.remove(ctx, key) // when it fails, the entry expires
 }
 
 // List lists the living dispatchers. One whose entry cannot be read is listed by

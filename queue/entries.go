@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -13,8 +14,9 @@ import (
 // entries is a bucket in which each process of a kind has an entry that expires
 // unless it is written again: who is in it lives. The server does the sweeping.
 type entries struct {
-	kv   jetstream.KeyValue
-	life time.Duration // of an entry that is not written again
+	kv     jetstream.KeyValue
+	stream jetstream.Stream // below kv
+	life   time.Duration    // of an entry that is not written again
 }
 
 // markerTTL is how long a marker tells watchers that an entry expired.
@@ -24,10 +26,10 @@ const markerTTL = time.Minute
 // heeds Replicas, Bind and AckWait, which is the entries' life.
 func openEntries(ctx context.Context, js jetstream.JetStream, o Options, bucket, description string) (entries, error) {
 	e := entries{life: or(o.AckWait, WorkerTTL)}
-	if _, err := o.open(ctx, js, entriesConfig(o, bucket, description, e.life)); err != nil {
+	var err error
+	if e.stream, err = o.open(ctx, js, entriesConfig(o, bucket, description, e.life)); err != nil {
 		return entries{}, fmt.Errorf("queue: bucket %s: %w", bucket, err)
 	}
-	var err error
 	if e.kv, err = js.KeyValue(ctx, bucket); err != nil {
 		return entries{}, fmt.Errorf("queue: bucket %s: %w", bucket, err)
 	}
@@ -80,15 +82,38 @@ func (e entries) each(ctx context.Context, take func(jetstream.KeyValueEntry)) e
 	return e.walk(ctx, take, jetstream.IgnoreDeletes())
 }
 
-// expired tells take of every marker of an entry that was written no more and not
-// deleted either. The server keeps a marker for markerTTL, or until the entry is
-// written again.
-func (e entries) expired(ctx context.Context, take func(jetstream.KeyValueEntry)) error {
-	return e.walk(ctx, func(entry jetstream.KeyValueEntry) {
-		if entry.Operation() == jetstream.KeyValuePurge { // what leaves of itself is deleted
-			take(entry)
+// remove ends an entry of which its owner takes leave. A deletion would expire in
+// its turn and leave a marker, as an entry does whose owner has died; the server
+// takes a purge for a marker already.
+func (e entries) remove(ctx context.Context, key string) error {
+	return e.kv.Purge(ctx, key)
+}
+
+// expired returns the revisions, after one, of the markers of entries that were
+// written no more and of which nobody took leave. The server keeps a marker for
+// markerTTL, or until the entry is written again.
+func (e entries) expired(ctx context.Context, after uint64) ([]uint64, error) {
+	var candidates, revisions []uint64
+	err := e.walk(ctx, func(entry jetstream.KeyValueEntry) {
+		if entry.Operation() == jetstream.KeyValuePurge && entry.Revision() > after {
+			candidates = append(candidates, entry.Revision())
 		}
 	})
+	if err != nil {
+		return nil, err
+	}
+	for _, revision := range candidates {
+		// The client makes one thing of both kinds of purges, but for this header.
+		msg, err := e.stream.GetMsg(ctx, revision)
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound): // it has expired meanwhile, or was written again
+		case err != nil:
+			return nil, err
+		case msg.Header.Get(jetstream.MarkerReasonHeader) == "MaxAge":
+			revisions = append(revisions, revision)
+		}
+	}
+	return revisions, nil
 }
 
 func (e entries) walk(ctx context.Context, take func(jetstream.KeyValueEntry), opts ...jetstream.WatchOpt) error {

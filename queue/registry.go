@@ -143,7 +143,7 @@ func (r *Registry) leave(ctx context.Context, w WorkerInfo) error {
 	case !alive:
 		return nil
 	}
-	if err := r.entries.kv.Delete(ctx, w.ID); err != nil {
+	if err := r.entries.remove(ctx, w.ID); err != nil {
 		return fmt.Errorf("queue: sign off worker %s: %w", w.ID, err)
 	}
 	return nil
@@ -210,13 +210,16 @@ func (r *Registry) Lost(ctx context.Context) (int, error) {
 	if r.patient() {
 		return 0, nil
 	}
-	var revisions []uint64
-	if err := r.entries.expired(ctx, func(e jetstream.KeyValueEntry) { revisions = append(revisions, e.Revision()) }); err != nil {
+	r.mu.Lock()
+	after := r.lost
+	r.mu.Unlock()
+	revisions, err := r.entries.expired(ctx, after)
+	if err != nil {
 		return 0, fmt.Errorf("queue: look for lost workers: %w", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n, last := 0, r.lost
+	n, last := 0, r.lost // another may have asked meanwhile
 	for _, revision := range revisions {
 		if revision > last {
 			n++

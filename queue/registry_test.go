@@ -120,12 +120,25 @@ func TestRegistryCountsTheLost(t *testing.T) {
 		t.Error(err)
 	}
 	awaitAlive(t, r, "1", false)
-	if n := lost(); n != 0 {
-		t.Errorf("%d lost of one that left", n)
-	}
 	kv, err := js.KeyValue(t.Context(), queue.WorkersBucket)
 	if err != nil {
 		t.Fatal(err)
+	}
+	// What it left of itself expires too, and must not look like a death.
+	gone := func() bool {
+		status, err := kv.Status(t.Context())
+		return err == nil && status.Values() == 0
+	}
+	for limit := time.Now().Add(30 * time.Second); !gone(); <-time.After(20 * time.Millisecond) {
+		if n := lost(); n != 0 {
+			t.Fatalf("%d lost of one that left", n)
+		}
+		if time.Now().After(limit) {
+			t.Fatal("the leave never expires")
+		}
+	}
+	if n := lost(); n != 0 {
+		t.Errorf("%d lost of one that left", n)
 	}
 	// One beat, and no more: what a killed worker leaves.
 	if _, err := kv.Put(t.Context(), "w", []byte(`{"id":"w","incarnation":"2"}`)); err != nil {
