@@ -51,7 +51,8 @@ const (
 	Consumer = Kind(trace.SpanKindConsumer)
 )
 
-// Span is a span of a call. Its methods may be used by one goroutine at a time.
+// Span is a span of a call; nil is none. Its methods may be used by one goroutine at
+// a time.
 type Span struct {
 	tracer *Tracer
 	ctx    context.Context // carries the span, and nothing else
@@ -74,9 +75,11 @@ func (t *Tracer) Start(parent, name string, kind Kind, at time.Time, attrs ...sl
 	return &Span{tracer: t, ctx: ctx, span: span, sc: span.SpanContext()}
 }
 
+func (s *Span) recorded() bool { return s != nil && s.span != nil && s.span.IsRecording() }
+
 // Step tells of a part of the span that is over.
 func (s *Span) Step(name string, from, to time.Time, attrs ...slog.Attr) {
-	if s.span == nil || !s.span.IsRecording() || to.Before(from) {
+	if !s.recorded() || to.Before(from) {
 		return
 	}
 	_, step := s.tracer.tracer.Start(s.ctx, name, trace.WithTimestamp(from), trace.WithAttributes(attributes(attrs)...))
@@ -85,7 +88,7 @@ func (s *Span) Step(name string, from, to time.Time, attrs ...slog.Attr) {
 
 // Set adds attributes.
 func (s *Span) Set(attrs ...slog.Attr) {
-	if s.span != nil && s.span.IsRecording() {
+	if s.recorded() {
 		s.span.SetAttributes(attributes(attrs)...)
 	}
 }
@@ -93,7 +96,7 @@ func (s *Span) Set(attrs ...slog.Attr) {
 // Fail says that it ended in an error of a kind, which is from a closed set: a
 // message may quote what a tool has said.
 func (s *Span) Fail(kind string) {
-	if s.span != nil {
+	if s.recorded() {
 		s.span.SetStatus(codes.Error, kind)
 		s.span.SetAttributes(attribute.String("error.type", kind))
 	}
@@ -101,7 +104,7 @@ func (s *Span) Fail(kind string) {
 
 // End ends it now.
 func (s *Span) End() {
-	if s.span != nil {
+	if s.recorded() {
 		s.span.End()
 	}
 }
@@ -109,7 +112,7 @@ func (s *Span) End() {
 // Traceparent is what a span in another process takes for its parent; empty where
 // there is no trace.
 func (s *Span) Traceparent() string {
-	if !s.sc.IsValid() {
+	if s == nil || !s.sc.IsValid() {
 		return ""
 	}
 	c := propagation.MapCarrier{}
@@ -137,7 +140,7 @@ func extract(traceparent string) context.Context {
 
 // Logger is l, whose lines say which trace and span they belong to.
 func (s *Span) Logger(l *slog.Logger) *slog.Logger {
-	if !s.sc.IsValid() {
+	if s == nil || !s.sc.IsValid() {
 		return l
 	}
 	return l.With("trace_id", s.sc.TraceID().String(), "span_id", s.sc.SpanID().String())

@@ -33,6 +33,14 @@ func TestNoTracer(t *testing.T) {
 	if !strings.Contains(log.String(), "trace_id="+traceID) {
 		t.Errorf("the log says %q", log.String())
 	}
+	var nothing *tracing.Span
+	nothing.Step("y", time.Now(), time.Now())
+	nothing.Set(slog.Int64("n", 1))
+	nothing.Fail("internal")
+	nothing.End()
+	if nothing.Traceparent() != "" || nothing.Logger(slog.Default()) != slog.Default() {
+		t.Error("no span is one")
+	}
 	if none := tracer.Start("", "x", 0, time.Now()); none.Traceparent() != "" {
 		t.Errorf("a trace %q begins where nobody traces", none.Traceparent())
 	}
