@@ -122,7 +122,7 @@ func (d *Dispatcher) again(ctx context.Context, job catalog.Job) Ticket {
 	}
 	switch {
 	case err != nil: // the keeper looks, too
-		d.Logger.Debug("whether a known call is queued could not be asked", "call", t.Key, "error", err)
+		tracing.Logger(d.Logger, job.Call.Traceparent).Debug("whether a known call is queued could not be asked", "call", t.Key, "error", err)
 	case lost:
 		d.push(ctx, t, job)
 	}
@@ -229,7 +229,7 @@ func (d *Dispatcher) refuse(ctx context.Context, t Ticket, job catalog.Job) {
 	won, err := d.Log.Finish(ctx, t.Ref, job.Call.ToolCallID, *job.Refusal)
 	switch {
 	case err != nil:
-		d.Logger.Warn("a refusal could not be published yet", "call", t.Key, "error", err)
+		tracing.Logger(d.Logger, job.Call.Traceparent).Warn("a refusal could not be published yet", "call", t.Key, "error", err)
 	case won:
 		d.ended(job, *job.Refusal)
 	}
@@ -243,7 +243,7 @@ func (d *Dispatcher) push(ctx context.Context, t Ticket, job catalog.Job) {
 		push = d.Scheduler.Schedule
 	}
 	if err := push(ctx, job); err != nil && !errors.Is(err, queue.ErrWaiting) {
-		d.Logger.Warn("a call could not be queued yet", "call", t.Key, "tool", job.Spec.Name, "error", err)
+		tracing.Logger(d.Logger, job.Call.Traceparent).Warn("a call could not be queued yet", "call", t.Key, "tool", job.Spec.Name, "error", err)
 	}
 }
 

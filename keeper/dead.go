@@ -8,6 +8,7 @@ import (
 
 	"github.com/toolfleet/toolfleet/call"
 	"github.com/toolfleet/toolfleet/internal/failpoint"
+	"github.com/toolfleet/toolfleet/internal/tracing"
 	"github.com/toolfleet/toolfleet/queue"
 	"github.com/toolfleet/toolfleet/results"
 )
@@ -45,7 +46,7 @@ func (r *round) bury(ctx context.Context, ref results.Ref, st results.State, res
 	}
 	filed, err := r.Queue.Dead().File(ctx, queue.NewLetter(st.Job, result, attempts, r.now))
 	if filed {
-		r.Logger.Warn("dead letter filed", "call", ref.Key, "tool", st.Job.Call.Tool, "tenant", ref.Tenant, "kind", result.Kind(), "attempts", len(attempts))
+		tracing.Logger(r.Logger, st.Job.Call.Traceparent).Warn("dead letter filed", "call", ref.Key, "tool", st.Job.Call.Tool, "tenant", ref.Tenant, "kind", result.Kind(), "attempts", len(attempts))
 		r.Metrics.LetterFiled(st.Job.Spec.Name, string(result.Kind()))
 	}
 	return err

@@ -171,7 +171,7 @@ func (r *round) push(ctx context.Context, ref results.Ref, st results.State) err
 	case err != nil:
 		return err
 	}
-	r.Logger.Info("job was in no queue and is queued again", "call", ref.Key, "tool", st.Job.Call.Tool, "tenant", ref.Tenant)
+	tracing.Logger(r.Logger, st.Job.Call.Traceparent).Info("job was in no queue and is queued again", "call", ref.Key, "tool", st.Job.Call.Tool, "tenant", ref.Tenant)
 	return nil
 }
 
@@ -188,7 +188,7 @@ func (r *round) end(ctx context.Context, ref results.Ref, st results.State, resu
 		return err
 	}
 	if won {
-		r.Logger.Info("call ended by the keeper", "call", ref.Key, "tool", c.Tool, "tenant", ref.Tenant, "kind", result.Kind(), "attempts", st.Claims)
+		tracing.Logger(r.Logger, c.Traceparent).Info("call ended by the keeper", "call", ref.Key, "tool", c.Tool, "tenant", ref.Tenant, "kind", result.Kind(), "attempts", st.Claims)
 		r.count(st, result)
 	}
 	if st.Job.Spec == nil {

@@ -56,6 +56,14 @@ func (m *Metrics) SetTenantJobs(tenants map[string]TenantJobs) {
 	}
 }
 
+// SpansDropped counts spans that the collector of traces did not get.
+func (m *Metrics) SpansDropped(n int) {
+	if m == nil {
+		return
+	}
+	m.spansDropped.Add(float64(max(0, n)))
+}
+
 // SetNATS says whether this process is connected to a NATS server.
 func (m *Metrics) SetNATS(connected bool) {
 	if m == nil {

@@ -65,6 +65,8 @@ type Metrics struct {
 	egress      *prometheus.CounterVec
 	egressBytes *prometheus.CounterVec
 
+	spansDropped prometheus.Counter
+
 	blobs     *prometheus.CounterVec
 	blobBytes *prometheus.CounterVec
 
@@ -152,6 +154,8 @@ func New(reg prometheus.Registerer) *Metrics {
 
 		egress:      f.counter("egress_connections_total", "Connections of tools, by verdict (connected, denied, failed) and reason (not_allowed, address, limit, name, failed; empty for none).", "verdict", "reason"),
 		egressBytes: f.counter("egress_bytes_total", "Bytes of tools' connections, by direction (sent, received).", "direction"),
+
+		spansDropped: f.counter("trace_spans_dropped_total", "Spans that the collector of traces did not get: it took nothing, or more came than could wait for it.").WithLabelValues(),
 
 		blobs:     f.counter("blobs_total", "Blobs, by operation (put, get).", "operation"),
 		blobBytes: f.counter("blob_bytes_total", "Bytes of blobs moved, by operation (put, get).", "operation"),

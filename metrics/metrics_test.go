@@ -31,6 +31,7 @@ func useAll(m *metrics.Metrics, tool string) {
 	m.Redelivered()
 	m.SetWorkers(map[string]int{"default": 2})
 	m.WorkersLost(1)
+	m.SpansDropped(1)
 	m.SetNATS(true)
 	m.SetContainerd(false)
 	m.SetStream("LOG", 1, 2)

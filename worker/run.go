@@ -76,6 +76,7 @@ func (a *attempt) withoutArguments(ctx context.Context, err error) error {
 
 // sandbox takes a sandbox within bounds. A cancel ends the wait.
 func (a *attempt) sandbox(ctx context.Context) (*sandbox.Sandbox, error) {
+	delivery := ctx
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	ctx, watch := a.watchCancel(ctx)
@@ -85,13 +86,27 @@ func (a *attempt) sandbox(ctx context.Context) (*sandbox.Sandbox, error) {
 	sb, warm, err := a.Sandboxes.Take(ctx, a.job.Spec.Sandbox(a.job.Call.Tenant), a.claim)
 	if err != nil {
 		if errors.Is(context.Cause(ctx), errCancelled) {
-			return nil, errCancelled
+			err = errCancelled
 		}
+		a.span.StepFailed("sandbox", unready(delivery, err), began, time.Now())
 		return nil, err
 	}
 	a.Metrics.SandboxStarted(sb.Runtime(), warm, time.Since(began))
 	a.step("sandbox", began, slog.String("toolfleet.runtime", sb.Runtime()), slog.Bool("toolfleet.warm", warm))
 	return sb, nil
+}
+
+// unready is the kind of error for a sandbox that there was not.
+func unready(delivery context.Context, err error) string {
+	switch {
+	case errors.As(err, new(*errGiveBack)), delivery.Err() != nil:
+		return "given_back"
+	case errors.Is(err, errCancelled):
+		return string(call.KindCancelled)
+	case errors.Is(err, sandbox.ErrImage):
+		return string(call.KindImageUnavailable)
+	}
+	return string(call.KindSandboxFailed)
 }
 
 // watchCancel returns a context that ends with errCancelled as its cause when

@@ -8,8 +8,8 @@ import (
 )
 
 // trace begins the span of a delivery, under the submit's. A delivery that comes
-// again has a span of its own beside the first, and has waited since the admission
-// all the same.
+// again has a span of its own beside the first; how long it waited is told for the
+// first alone, since the others' time since the admission was not all waiting.
 func (w *Worker) trace(a *attempt, delivered int) *tracing.Span {
 	c := &a.job.Call
 	span := w.Tracer.Start(c.Traceparent, "execute_tool "+c.Tool, tracing.Consumer, a.began,

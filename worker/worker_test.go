@@ -201,11 +201,14 @@ func (h *house) deliver(ctx context.Context, job catalog.Job) error {
 	cancelled, stop := h.Log.Cancelled(a.ref)
 	defer stop()
 	a.cancelled = cancelled
+	defer a.span.End()
 	return a.handle(ctx)
 }
 
 func (h *house) attempt(job catalog.Job) *attempt {
-	return &attempt{Worker: h.Worker, job: &job, ref: ref(job), began: time.Now(), logger: h.Logger}
+	a := &attempt{Worker: h.Worker, job: &job, ref: ref(job), began: time.Now(), logger: h.Logger}
+	a.span = h.trace(a, 1)
+	return a
 }
 
 // listen waits until the log's follower runs: only then is a call fresh.

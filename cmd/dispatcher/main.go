@@ -57,7 +57,7 @@ func run(ctx context.Context, cfg config) error {
 	if err != nil {
 		return err
 	}
-	tracer, flush, err := cfg.Tracer(ctx, "toolfleet-dispatcher", logger)
+	tracer, flush, err := cfg.Tracer(ctx, "toolfleet-dispatcher", m, logger)
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func (c *UpCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tracer, flush, err := c.Tracer(ctx, "toolfleet", logger)
+	tracer, flush, err := c.Tracer(ctx, "toolfleet", m, logger)
 	if err != nil {
 		return err
 	}

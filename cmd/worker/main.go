@@ -103,7 +103,7 @@ func work(ctx context.Context, cfg config, m *metrics.Metrics, running *atomic.P
 	if err != nil {
 		return err
 	}
-	tracer, flush, err := cfg.Tracer(ctx, "toolfleet-worker", logger)
+	tracer, flush, err := cfg.Tracer(ctx, "toolfleet-worker", m, logger)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@
 //
 //	submit        the dispatcher: from the request to the queue
 //	└ execute_tool the worker: one for each delivery of the job
-//	  ├ queue      from the admission, or from the attempt's own arrival
+//	  ├ queue      from the admission; of the first delivery only
 //	  ├ sandbox    taking one, warm or cold
 //	  ├ run        the tool itself
 //	  └ publish    until the log had the result
@@ -79,10 +79,19 @@ func (s *Span) recorded() bool { return s != nil && s.span != nil && s.span.IsRe
 
 // Step tells of a part of the span that is over.
 func (s *Span) Step(name string, from, to time.Time, attrs ...slog.Attr) {
+	s.StepFailed(name, "", from, to, attrs...)
+}
+
+// StepFailed tells of a part of the span that ended in an error of a kind; of one
+// that succeeded when kind is empty.
+func (s *Span) StepFailed(name, kind string, from, to time.Time, attrs ...slog.Attr) {
 	if !s.recorded() || to.Before(from) {
 		return
 	}
 	_, step := s.tracer.tracer.Start(s.ctx, name, trace.WithTimestamp(from), trace.WithAttributes(attributes(attrs)...))
+	if kind != "" {
+		fail(step, kind)
+	}
 	step.End(trace.WithTimestamp(to))
 }
 
@@ -97,9 +106,13 @@ func (s *Span) Set(attrs ...slog.Attr) {
 // message may quote what a tool has said.
 func (s *Span) Fail(kind string) {
 	if s.recorded() {
-		s.span.SetStatus(codes.Error, kind)
-		s.span.SetAttributes(attribute.String("error.type", kind))
+		fail(s.span, kind)
 	}
+}
+
+func fail(span trace.Span, kind string) {
+	span.SetStatus(codes.Error, kind)
+	span.SetAttributes(attribute.String("error.type", kind))
 }
 
 // End ends it now.
@@ -140,10 +153,25 @@ func extract(traceparent string) context.Context {
 
 // Logger is l, whose lines say which trace and span they belong to.
 func (s *Span) Logger(l *slog.Logger) *slog.Logger {
-	if s == nil || !s.sc.IsValid() {
+	if s == nil {
 		return l
 	}
-	return l.With("trace_id", s.sc.TraceID().String(), "span_id", s.sc.SpanID().String())
+	return about(l, s.sc)
+}
+
+// Logger is l, whose lines say which trace and span a traceparent names.
+func Logger(l *slog.Logger, traceparent string) *slog.Logger {
+	if traceparent == "" {
+		return l
+	}
+	return about(l, trace.SpanContextFromContext(extract(traceparent)))
+}
+
+func about(l *slog.Logger, sc trace.SpanContext) *slog.Logger {
+	if !sc.IsValid() {
+		return l
+	}
+	return l.With("trace_id", sc.TraceID().String(), "span_id", sc.SpanID().String())
 }
 
 // bare carries a span and nothing else: no work hangs on it that could be ended.

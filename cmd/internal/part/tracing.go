@@ -22,11 +22,11 @@ type Telemetry struct {
 	Logger  *slog.Logger
 }
 
-// Tracer opens what the flags say: a nil Tracer when there is no collector. The
-// returned function sends what is left.
-func (c TracingConfig) Tracer(ctx context.Context, service string, logger *slog.Logger) (*tracing.Tracer, func(), error) {
+// Tracer opens what the flags say: a nil Tracer when there is no collector. m counts
+// what a collector does not take. The returned function sends what is left.
+func (c TracingConfig) Tracer(ctx context.Context, service string, m *metrics.Metrics, logger *slog.Logger) (*tracing.Tracer, func(), error) {
 	if c.OTLPEndpoint == "" {
 		return nil, func() {}, nil
 	}
-	return otlp.Open(ctx, otlp.Config{Endpoint: c.OTLPEndpoint, Ratio: c.TraceRatio, Service: service, Version: Version(), Logger: logger})
+	return otlp.Open(ctx, otlp.Config{Endpoint: c.OTLPEndpoint, Ratio: c.TraceRatio, Service: service, Version: Version(), Dropped: m.SpansDropped, Logger: logger})
 }
