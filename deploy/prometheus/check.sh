@@ -21,6 +21,7 @@ alerts=$(sed -n 's/^ *- alert: //p' alerts.yaml | sort)
 pages=$(cd "$root/docs/runbooks" && printf '%s\n' Toolfleet*.md | sed 's/\.md$//' | sort)
 [[ $alerts == "$pages" ]] || fail "alerts and pages of docs/runbooks differ: $(diff <(echo "$alerts") <(echo "$pages") | grep '^[<>]' | paste -sd' ')"
 for alert in $alerts; do
+	grep -q "runbooks/$alert.md" "$root/docs/operations.md" || fail "docs/operations.md does not name $alert"
 	for case in fires "is silent"; do
 		grep -qxF "  - name: $alert $case" alerts_test.yaml || fail "$alert has no case '$alert $case' in alerts_test.yaml"
 	done
