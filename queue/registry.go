@@ -53,8 +53,9 @@ type Registry struct {
 	// did not answer, a worker that is not registered still counts as alive.
 	// Entries expire also while the server is away, or the bucket has no leader,
 	// and only then do their workers beat again: without patience every worker
-	// would be dead for the moment after an outage, and what they run given up. [OpenRegistry] sets the entries' life; it is not
-	// changed once the registry is in use.
+	// would be dead for the moment after an outage, and what they run given up.
+	// [OpenRegistry] sets the entries' life; it is not changed once the registry is
+	// in use.
 	Patience time.Duration
 
 	entries entries
